@@ -176,6 +176,8 @@ class ExperimentSpec:
     max_same_failures: int = 10
     #: Number of trials that may fail; one more puts the experiment on hold. None: unlimited.
     max_failed_trials: int | None = None
+    #: Number of trials that keep their checkpoints after they ended well, those with the best results; None: all.
+    kept_checkpoints: int | None = None
     grace_period_s: float = 5.0
     #: Of the logs that are kept of one attempt which runs elsewhere.
     max_log_bytes: int = 100 * 2**20
@@ -199,6 +201,11 @@ class ExperimentSpec:
     warnings: tuple[ConfigWarning, ...] = field(default=(), compare=False)
 
     @property
+    def may_continue_trials(self) -> bool:
+        """Whether a later trial may begin with the checkpoint of one that has ended, as its tuner decides."""
+        return self.tuner.name in _CONTINUING or bool(self.tuner.class_name)
+
+    @property
     def has_user_class(self) -> bool:
         """Whether tuner, assessor or both are the user's own."""
         return any(one is not None and one.class_name for one in (self.tuner, self.assessor))
@@ -212,6 +219,10 @@ class ExperimentSpec:
     def checks_version(self) -> bool:
         """Whether trial runners must have the manager's version."""
         return self.version_check and not self.debug
+
+
+#: Built-in tuners that hand checkpoints from one trial to the next. A class of the user's own may, too.
+_CONTINUING = frozenset({"Hyperband", "BOHB", "PBT"})
 
 
 class StoredExperiment(NamedTuple):

@@ -100,6 +100,8 @@ class JobSpec:
     nonce: str = ""
     #: See `platform_kit.contract.Host.storage_key`.
     storage_key: str = ""
+    #: The trial whose checkpoint it begins with, where it has none of its own, as `prelude` sees to; empty: none.
+    continues: str = ""
     #: Shell text before the command of the process that reports, also where a section has a command of its own.
     prelude: str = ""
     #: Variables by which the trial runner reaches the manager, its token included; empty: it does not. The adapter

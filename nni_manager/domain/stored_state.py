@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import Hold, StoredExperiment
+from nni_manager.domain.job import JobHandle
 from nni_manager.domain.trial import OpenTrial
+
+
+class NeedlessCheckpoint(NamedTuple):
+    """The checkpoint of a trial that ended well, which nothing needs any more."""
+
+    trial_id: str
+    #: (training service, job) of each attempt: it may have been at several places.
+    jobs: tuple[tuple[str, JobHandle], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +49,8 @@ class StoredState:
     last_keys: tuple[str, ...] = ()
     #: Trials that failed since then; counted where `maxFailedTrials` is set.
     failed: int = 0
+    #: Checkpoints to remove, by `keepCheckpoints`; a few of them, where there are many.
+    needless: tuple[NeedlessCheckpoint, ...] = ()
 
     def is_drained(self, job_name: str) -> bool:
         """Whether the job's runner has reported the end of the command, and all results are stored."""

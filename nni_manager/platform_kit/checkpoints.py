@@ -1,5 +1,6 @@
-"""The checkpoint of an earlier trial, handed to one that continues its configuration: shell text before its command.
+"""Checkpoints of trials that have ended: handed on to a trial that continues the configuration, or removed.
 
+A checkpoint is handed on by shell text before the command.
 The job copies it itself: it alone surely has both folders, and the right to read and write them. A mark tells a copy
 that was cut short; the next attempt begins it anew. Processes that do not report leave it to the one that does.
 """
@@ -7,9 +8,12 @@ that was cut short; the next attempt begins it anew. Processes that do not repor
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import checkpoint_directory_of
 from trial_runner import protocol
+from trial_runner.wire import removal
 
 _COPY = """\
 case "${sys}" in */{replicas}/*) ;; *)
@@ -33,3 +37,10 @@ def copy_from(trial_id: str) -> str:
         earlier=checkpoint_directory_of(trial_id),
         words=shlex.quote(words),
     )
+
+
+def remove(folders: Iterable[str]) -> None:
+    """Removes folders of this machine, which trials have written. Blocks. Raises PlatformUnavailable."""
+    stays = [sentence for folder in folders for sentence in removal.remove(folder)]
+    if stays:
+        raise PlatformUnavailable("; ".join(stays))

@@ -53,6 +53,8 @@ class Capabilities:
     #: Files of an experiment stay there after `forget` and `close`, such as those that trials wrote for their users:
     #: `clean` removes them when the experiment is deleted.
     leaves_files: bool = False
+    #: `remove_checkpoints` works.
+    removes_checkpoints: bool = False
     #: The platform itself restarts ended processes of a job: its report, not the runner's, ends an attempt.
     platform_decides: bool = False
     #: Users can stop jobs there: a job ended by a signal that we did not send stays open until the platform says why.
@@ -78,6 +80,7 @@ TIME_LIMITS_S: Mapping[str, float] = {
     "observe": 30.0,
     "cancel": 30.0,
     "forget": 30.0,
+    "remove_checkpoints": 30.0,
     "read_file": 30.0,
     "list_files": 30.0,
     "close": 30.0,
@@ -347,6 +350,13 @@ class Platform(abc.ABC, Generic[ConfigT]):
 
         A job may still run, if its runner's report decided or it counts as lost: it is ended, and not observed again.
         """
+
+    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> None:
+        """Removes the folders of checkpoints of these jobs' trials, all of them forgotten; quiet where there is none.
+
+        Only when `capabilities.removes_checkpoints`. Raises PlatformUnavailable, and is then tried again.
+        """
+        raise NotImplementedError
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes from `offset` (negative: from the end) of a file in the attempt's folder.

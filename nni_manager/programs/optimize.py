@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import trial_runner
 from nni_manager.programs import sent_function
 from nni_manager.programs.experiment import Experiment
 
+_NNI_CALL = Path(trial_runner.__file__).with_name("stand_in") / "nni_call.py"
 #: A function of the parameters that returns its result, or yields results.
 Function = Callable[[Any], Any]
 
@@ -55,7 +57,7 @@ def optimize(
         told = {
             "experiment_name": getattr(function, "__name__", "function"),
             "search_space": dict(space),
-            "trial_command": f"{_python(service)} -m nni_call {shlex.quote(sent.what)}",
+            "trial_command": f"{_program(service)} {shlex.quote(sent.what)}",
             "trial_code_directory": ".",
             "trial_concurrency": concurrency,
             "max_trial_number": trials,
@@ -69,6 +71,8 @@ def optimize(
     return experiment
 
 
-def _python(service: Mapping[str, Any]) -> str:
-    """The Python of the trials: this one, where they run on this machine."""
-    return shlex.quote(sys.executable) if service.get("platform") == "local" else "python3"
+def _program(service: Mapping[str, Any]) -> str:
+    """What calls the function in a trial. On this machine it is this Python, which needs not look for the program."""
+    if service.get("platform") != "local":
+        return "python3 -m nni_call"
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(_NNI_CALL))}"

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.programs import pickled_names
+from nni_manager.programs import pickled_names, plain_function
 
-_FILE = "function.pickle"
+#: By cloudpickle, and by `plain_function`.
+_PICKLED, _PLAIN = "function.pickle", "function.marshal"
+_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class SentFunction:
 
 
 def prepare(function: Callable[[Any], Any], empty: Path, code_directory: str | os.PathLike[str] | None) -> SentFunction:
-    """The function by reference where a module holds it, else pickled by cloudpickle.
+    """The function by reference where a module holds it, else as `plain_function` writes it, else by cloudpickle.
 
     `empty`: an empty folder that lasts until the function was sent. `code_directory`: a folder that is sent, too.
     Raises InvalidInput for a function that cannot be sent.
@@ -39,7 +41,8 @@ def prepare(function: Callable[[Any], Any], empty: Path, code_directory: str | o
         raise InvalidInput(f"code_directory: there is no folder {given}")
     if reference := _reference(function):
         return SentFunction(what=reference, folder=_folder(function.__module__, given) or empty)
-    return _pickled(function, empty, given)
+    plain = plain_function.dumps(function, lambda name: _is_there(name, given))
+    return _pickled(function, empty, given) if plain is None else _plain(plain, empty, given)
 
 
 def _reference(function: Any) -> str:
@@ -78,6 +81,22 @@ def is_installed(file: Path) -> bool:
     return any(file.is_relative_to(os.path.realpath(sysconfig.get_path(name))) for name in names)
 
 
+def _is_there(module: str, given: Path | None) -> bool:
+    """Whether a trial finds a module: it is installed, or in the folder that is sent."""
+    top = module.partition(".")[0]
+    source = _source(top)
+    if source == Path():
+        return top in sys.builtin_module_names
+    return is_installed(source) or (given is not None and source.is_relative_to(given))
+
+
+def _plain(content: bytes, folder: Path, given: Path | None) -> SentFunction:
+    if given is not None:
+        shutil.copytree(given, folder, dirs_exist_ok=True)
+    (folder / _PLAIN).write_bytes(content)
+    return SentFunction(what=f"{_PLAIN}:{_VERSION}", folder=folder)
+
+
 def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None) -> SentFunction:
     cloudpickle = _cloudpickle()
     if given is not None:
@@ -90,9 +109,9 @@ def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None) -
             "files, locks and connections inside it"
         ) from None
     _require_modules(content, given)
-    (folder / _FILE).write_bytes(content)
+    (folder / _PICKLED).write_bytes(content)
     shutil.copytree(Path(cloudpickle.__file__).parent, folder / "cloudpickle", dirs_exist_ok=True)
-    return SentFunction(what=f"{_FILE}:{sys.version_info[0]}.{sys.version_info[1]}", folder=folder)
+    return SentFunction(what=f"{_PICKLED}:{_VERSION}", folder=folder)
 
 
 def _cloudpickle() -> Any:

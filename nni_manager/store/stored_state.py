@@ -6,12 +6,14 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 
 from nni_manager.domain.attempt import Attempt
+from nni_manager.domain.direction import direction_of
 from nni_manager.domain.evidence import RunnerExit
-from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.job import JobState
-from nni_manager.domain.stored_state import StoredState
+from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.stored_state import NeedlessCheckpoint, StoredState
 from nni_manager.domain.trial import OpenTrial
-from nni_manager.store.experiment import experiments, jobs, missed_jobs, runners, services, trials
+from nni_manager.store.experiment import checkpoints, experiments, jobs, missed_jobs, runners, services, trials
 from trial_runner import protocol
 
 
@@ -43,7 +45,18 @@ def load(
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1),
         failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
+        needless=_needless(connection, spec, experiment.status),
     )
+
+
+def _needless(
+    connection: sqlite3.Connection, spec: ExperimentSpec, status: ExperimentStatus
+) -> tuple[NeedlessCheckpoint, ...]:
+    """The checkpoints that `keepCheckpoints` lets go. A tuner that continues trials may need any until all is done."""
+    if spec.kept_checkpoints is None or (spec.may_continue_trials and status is not ExperimentStatus.DONE):
+        return ()
+    maximize = direction_of(spec.canonical) is OptimizeMode.MAXIMIZE
+    return tuple(checkpoints.needless(connection, spec.kept_checkpoints, maximize=maximize))
 
 
 def _most_new_trials(spec: ExperimentSpec, proposals: int, open_trials: Iterable[OpenTrial]) -> int:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from nni_manager.kubernetes.api.resource import PODS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster
-from tests.live_daemon import Daemon, picked
+from tests.live_daemon import Daemon, picked, processes_of
+from tests.platforms.remote.ssh_machines import RealMachine
 from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -124,7 +127,9 @@ def test_pod_deleted_five_times_goes_on(listening: Daemon, cluster: FakeCluster,
 
 
 def test_hyperband_hands_checkpoints_from_one_budget_to_the_next(daemon: Daemon, tmp_path: Path) -> None:
-    """Each trial trains up to its budget, from where the trial with less budget had come; one attempt is taken away."""
+    """Each trial trains up to its budget, from where the trial with less budget had come; one attempt is taken away.
+
+    What each left goes when no budget can need it any more."""
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.sh").write_text(
@@ -145,10 +150,12 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
         "maxTrialNumber": 13,
         "maxTrialRetries": 1,
         "tuner": {"name": "Hyperband", "classArgs": {"R": 9, "eta": 3, "exec_mode": "serial"}},
+        "keepCheckpoints": "none",
         "trainingService": {"platform": "local"},
     }
     id_ = daemon.create(config, code, {**os.environ, "NOTES": str(tmp_path / "notes")})
     daemon.wait(id_, "DONE", timeout_s=60)
+    daemon.wait_for(id_, lambda _: not list((daemon.data / id_ / "trials").glob("*-checkpoint")))
     assert daemon.status(id_)["counts"] == {"SUCCEEDED": 13}
     begun = [
         (float(x), float(budget), int(had))
@@ -159,3 +166,81 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
     retried = [one for one in found if one[1] == 3 and one[2] == 3]
     assert len(retried) == 1, "the attempt that was taken away left its own checkpoint"
     assert [one for one in found if one not in retried] == sorted([*((x, 3, 1) for x in best[:3]), (best[0], 9, 3)])
+
+
+def test_only_the_best_keep_their_checkpoints_though_the_daemon_is_killed(daemon: Daemon, code: Path) -> None:
+    """What a trial of its own failure left stays, too."""
+    command = """echo state > "$NNI_CHECKPOINT_DIR/state"; [ "$NNI_TRIAL_SEQ_ID" != 3 ] || exit 1
+echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+    config = {
+        "searchSpace": SPACE,
+        "trialCommand": command,
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": 8,
+        "keepCheckpoints": "best 2",
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
+        "trainingService": {"platform": "local"},
+    }
+    id_ = daemon.create(config, code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= 3)
+    daemon.kill()
+    daemon.start()
+    daemon.wait(id_, "DONE", timeout_s=60)
+    numbers = {trial["id"]: trial["sequenceId"] for trial in daemon.trials(id_)}
+    folders = daemon.data / id_ / "trials"
+    daemon.wait_for(id_, lambda _: len(list(folders.glob("*-checkpoint"))) == 3)
+    assert sorted(numbers[one.name.partition("-")[0]] for one in folders.glob("*-checkpoint")) == [3, 6, 7]
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
+    machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
+    for machine in machines:
+        asyncio.run(machine.start())
+    yield machines
+    for machine in machines:
+        asyncio.run(machine.stop())
+        for process in processes_of(str(machine.home)):
+            process.kill()
+
+
+def _service(machines: list[RealMachine], drained: RealMachine | None = None, **fields: Any) -> dict[str, Any]:
+    python = str(Path(sys.executable).parent)
+    entries = [machine.entry(pythonPath=python, drain=machine is drained) for machine in machines]
+    return {"platform": "remote", "machineList": entries, **fields}
+
+
+def test_machine_taken_away_five_times_the_other_one_goes_on(
+    daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
+) -> None:
+    """Each time the machine with the trial takes no more, and its checkpoint is brought to the other one."""
+    run = Counting(daemon, tmp_path, code, _service(machines), python="python3", maxTrialRetries=5)
+
+    def to_the_other(pid: int) -> None:
+        (home,) = [one for one in machines if str(one.home) in " ".join(psutil.Process(pid).environ().values())]
+        section = _service(machines, drained=home)
+        daemon.call("PATCH", f"/experiments/{run.id}", json={"trainingService": section})
+        _kill(pid)
+
+    run.take_away([to_the_other] * len(TAKEN))
+    (trial,) = daemon.trials(run.id)
+    folders = [next(one.home.rglob(f"{trial['id']}-checkpoint")) for one in machines]
+    run.check(lambda _: max(folders, key=lambda folder: len((folder / "steps").read_text())))
+    assert all(folder.is_dir() for folder in folders), "it was on both machines"
+
+
+def test_checkpoint_of_a_machine_out_of_reach_is_missed_in_a_sentence(
+    daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
+) -> None:
+    service = _service(machines, machineGracePeriod="1s")
+    run = Counting(daemon, tmp_path, code, service, python="python3", maxPlatformRetries=1)
+    pid = run.pid_at(TAKEN[0])
+    (home,) = [one for one in machines if str(one.home) in " ".join(psutil.Process(pid).environ().values())]
+    asyncio.run(home.stop())
+    daemon.wait_for(run.id, lambda _: len(run.notes("started")) == 2, timeout_s=90)
+    assert [entry["step"] for entry in run.notes("started")] == [0, 0]
+    (trial,) = daemon.trials(run.id)
+    (other,) = [one for one in machines if one is not home]
+    (stderr,) = other.home.rglob(f"{trial['id']}-2/stderr")
+    assert "the checkpoint was not brought here from another machine: 127.0.0.1 unreachable" in stderr.read_text()

@@ -12,7 +12,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import connections, history, kubernetes, metrics, reads, sdk, start_and_stop, thousand, throughput
+from tests.benchmarks import (
+    connections,
+    history,
+    kubernetes,
+    metrics,
+    programs,
+    reads,
+    sdk,
+    start_and_stop,
+    thousand,
+    throughput,
+)
 from tests.benchmarks.table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +35,8 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
     "optuna": throughput.against_optuna,
     "history": history.measure,
     "sdk": sdk.measure,
+    "programs": programs.measure,
+    "reporters": programs.many_reporters,
     "thousand": thousand.measure,
     "kubernetes": kubernetes.measure,
     "metrics": metrics.measure,

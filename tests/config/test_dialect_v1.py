@@ -111,13 +111,14 @@ def test_fields_that_nni_loses_are_converted(folder: Path) -> None:
             multiThread=True,
             versionCheck=False,
             maxTrialRetries=2,
+            keepCheckpoints="best 2",
         ),
         directory=folder,
     )
     assert (spec.max_trial_duration_s, spec.working_directory) == (1800, str(folder.resolve()))
     assert (spec.manager_ip, spec.log_collection, spec.version_check) == ("192.0.2.9", "http", False)
     assert spec.canonical["deprecated"] == {"multiThread": True}
-    assert spec.max_trial_retries == 2
+    assert (spec.max_trial_retries, spec.kept_checkpoints) == (2, 2)
     assert [(one.code, one.field) for one in spec.warnings] == [("NO_EFFECT", "multiThread")]
 
 

@@ -42,6 +42,7 @@ def test_tuners_that_search_for_several(tmp_path: Path, tuner: str) -> None:
     [
         (TPE + "objectives: {accuracy: max}\n", 6, "objectives.accuracy", "must be maximize or minimize, not 'max'"),
         (TPE + "objectives:\n  a: maximize\n  b: 1\n", 8, "objectives.b", "must be maximize or minimize, not a"),
+        (TPE + BOTH + "keepCheckpoints: best 2\n", 7, "keepCheckpoints", "must be 'all' or 'none' with objectives"),
         (TPE + "objectives: {}\n", 6, "objectives", "is empty; name a key of the final results"),
         (TPE + "objectives: accuracy\n", 6, "objectives", "must be a mapping of names to values"),
         (TPE + BOTH + 'constraints:\n  memory: "8"\n', 8, "constraints.memory", 'such as "<= 8"'),

@@ -197,6 +197,7 @@ _FIELDS = [
     "maxFailedTrials",
     "maxSameFailures",
     "maxTrialRetries",
+    "keepCheckpoints",
     "metricGrace",
     "nniManagerIp",
     "trialCodeDirectory",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import math
@@ -15,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.programs import pickled_names, sent_function
+from nni_manager.programs import pickled_names, plain_function, sent_function
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
@@ -81,28 +82,99 @@ def test_an_installed_function_needs_no_folder(empty: Path) -> None:
     assert sent_function.prepare(json.dumps, empty, None) == sent_function.SentFunction(what="json:dumps", folder=empty)
 
 
+class Factor:
+    """What cloudpickle alone can send, as this module is not there."""
+
+    value = 3
+
+
 def test_a_closure_is_sent_by_cloudpickle_which_travels_with_it(empty: Path, tmp_path: Path) -> None:
-    factor = 3
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    factor = Factor()
 
     def steps(parameters: dict[str, float]) -> object:
         for step in range(2):
-            yield {"default": parameters["x"] * factor * step}
+            yield {"default": parameters["x"] * factor.value * step}
 
     sent = sent_function.prepare(steps, empty, None)
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
     assert sent.what == f"function.pickle:{sys.version_info[0]}.{sys.version_info[1]}"
     assert (empty / "cloudpickle" / "__init__.py").exists()
     values = [one["value"] for one in called(sent, {"x": 2}, tmp_path)]
     assert values == [{"default": 0}, {"default": 6}, {"default": 6}]
 
 
+def _halved(value: float, *, by: float = 2) -> float:
+    return value / by
+
+
+COUNT = 4
+TABLE = {"a": [1, 2], "b": (3.5, None)}
+
+
+def test_plain_functions_and_what_they_use_are_sent_without_a_package(empty: Path, tmp_path: Path) -> None:
+    """Recursion, functions that call each other, defaults, shared cells, globals, modules and their submodules."""
+    here = dict(globals())
+    source = """
+import math, xml.dom.minidom
+from math import sqrt
+from pathlib import Path
+total = 0
+def even(n): return n == 0 or odd(n - 1)
+def odd(n): return n != 0 and even(n - 1)
+def make(start):
+    def up(by=1):
+        nonlocal start
+        start += by
+        return start
+    def trial(parameters, table={"w": [2]}):
+        global total
+        total += up() + up(by=2)
+        document = xml.dom.minidom.parseString("<a><b/></a>")
+        return {
+            "default": total + table["w"][0], "even": even(10), "root": sqrt(parameters["x"]) + math.floor(1.5),
+            "path": Path("a/b").name, "tags": len(document.getElementsByTagName("b")), "halved": halved(COUNT),
+            "table": [TABLE["a"], list(TABLE["b"])], "inner": [y for y in map(lambda z: z * parameters["x"], (1, 2))],
+        }
+    return trial
+"""
+    here.update(halved=_halved, __name__="__main__")
+    exec(source, here)
+    sent = sent_function.prepare(here["make"](10), empty, None)
+    assert sent.what.startswith("function.marshal:") and [file.name for file in empty.iterdir()] == ["function.marshal"]
+    assert called(sent, {"x": 9}, tmp_path)[-1]["value"] == {
+        **{"default": 11 + 13 + 2, "even": True, "root": 4.0, "path": "b", "tags": 1, "halved": 2.0},
+        **{"table": [[1, 2], [3.5, None]], "inner": [9, 18]},
+    }
+
+
+def test_what_is_not_plain_is_left_to_cloudpickle(empty: Path) -> None:
+    """Whatever would not be the same on the other side: an object, a list under two names, an empty cell."""
+    shared: list[int] = []
+    pair = (shared, shared)
+    factor = Factor()
+    for function in (lambda p: factor.value, lambda p: (shared, pair), functools.partial(_halved, 3), print):
+        assert plain_function.dumps(function, lambda name: name != __name__) is None
+
+    def later(parameters: object) -> int:
+        return number
+
+    assert plain_function.dumps(later, lambda name: True) is None
+    number = 1
+    assert plain_function.dumps(later, lambda name: True) is not None
+
+
 def test_another_version_of_python_refuses_before_it_reads_the_function(empty: Path) -> None:
     sent = sent_function.prepare(lambda parameters: 1, empty, None)
+    assert sent.what.startswith("function.marshal:")
     import trial_runner
 
     stand_in = Path(trial_runner.__file__).parent / "stand_in"
-    (empty / "function.pickle").write_bytes(b"not a pickle")
+    (empty / "function.marshal").write_bytes(b"of another format")
     done = subprocess.run(
-        [sys.executable, "-m", "nni_call", "function.pickle:3.1"],
+        [sys.executable, "-m", "nni_call", "function.marshal:3.1"],
         env={**os.environ, "PYTHONPATH": str(stand_in)},
         cwd=sent.folder,
         capture_output=True,
@@ -133,8 +205,9 @@ def test_a_module_that_is_not_sent_is_named_with_the_folder_to_give(
 
 def test_without_cloudpickle_the_sentence_says_what_to_install(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sent_function, "find_spec", lambda name: None)
+    factor = Factor()
     with pytest.raises(InvalidInput, match=r"pip install nni-manager\[programs\]"):
-        sent_function.prepare(lambda parameters: 1, empty, None)
+        sent_function.prepare(lambda parameters: factor.value, empty, None)
 
 
 def test_a_text_that_looks_like_a_module_is_no_module() -> None:

@@ -17,7 +17,7 @@ from nni_manager.domain.experiment import (
 )
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.space.parameters import Proposal
-from nni_manager.domain.stored_state import StoredState
+from nni_manager.domain.stored_state import NeedlessCheckpoint, StoredState
 from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning.decisions import AskTuner, Cancel, Decisions, Forget, Submit
@@ -165,6 +165,7 @@ class Plan:
         missing: dict[str, dict[str, tuple[int, int]]] | None = None,
         stored: dict[str, dict[str, int]] | None = None,
         left: dict[str, str] | None = None,
+        needless: tuple[NeedlessCheckpoint, ...] = (),
         **here: Any,
     ) -> None:
         chosen = config or spec()
@@ -186,6 +187,7 @@ class Plan:
             last_keys=last_keys,
             failed=failed,
             left=left or {},
+            needless=needless,
         )
         self.snapshot = Snapshot.of(known, chosen, state)
         self.decisions: Decisions = plan(self.snapshot)

@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 
 from nni_manager.client.daemon import find_running
 from nni_manager.client.manager_client import ManagerClient
+from nni_manager.platform_kit.payload import STAND_IN
 from tests.live_daemon import processes_of
 from tests.programs import launching
 
@@ -150,6 +151,47 @@ def test_python_program_runs_and_resumes_its_experiment(hooked: Hooked) -> None:
     seen = launching.found(hooked.shell(f"python program.py {hooked.port}"))
     launching.judge(seen)
     assert list(hooked.listed()) == [seen["id"]] and hooked.nodes() == []
+
+
+def _record_shape(record: dict[str, Any]) -> dict[str, str]:
+    """The fields of a record with the kinds of their values."""
+    return {name: type(value).__name__ for name, value in sorted(record.items())}
+
+
+def test_every_launcher_makes_the_same_experiment(hooked: Hooked) -> None:
+    """The example as written for NNI, with NNI's SDK: by our own command line, by NNI's through the hook, in both
+    formats, and by `Experiment.run()` through the hook and on the stand-in."""
+    for name, config in (("v1", V1), ("v2", V2)):
+        (hooked.folder / f"{name}.yml").write_text(config)
+    (hooked.folder / "program.py").write_text(launching.PROGRAM)
+    ours, theirs = Path(sys.executable).parent, hooked.shell
+    stand_in = f"PYTHONPATH={STAND_IN} {sys.executable} program.py"
+    ways: dict[str, Callable[[], object]] = {
+        "our nnictl, v1": lambda: theirs(f"{ours}/nnictl create --config v1.yml --foreground"),
+        "our nnictl, v2": lambda: theirs(f"{ours}/nnictl create --config v2.yml --foreground"),
+        "NNI's nnictl, v1": lambda: theirs(f"nnictl create -c v1.yml --port {launching.free_port()}"),
+        "NNI's nnictl, v2": lambda: theirs(f"nnictl create -c v2.yml --port {launching.free_port()}"),
+        "NNI's Experiment": lambda: theirs(f"python program.py {launching.free_port()}"),
+        "the stand-in's Experiment": lambda: theirs(f"{stand_in} {launching.free_port()}"),
+    }
+    serving = f"({ours}/nni-manager serve > serve.log 2>&1 &)"  # it outlives each of them
+    hooked.shell(f"{serving}; until {ours}/nni-manager status > status.log 2>&1; do sleep 0.1; done")
+    shapes = {}
+    for way, launch in ways.items():
+        before = {one["id"] for one in hooked.client().experiments()}
+        launch()
+        (id_,) = {one["id"] for one in hooked.client().experiments()} - before
+        while hooked.client().experiment(id_)["status"] not in ("DONE", "STOPPED"):
+            next(state for state in hooked.client().events(id_) if state["status"] == "DONE")
+        trials = list(hooked.client().all_trials(id_))
+        assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * launching.TRIALS, way
+        for trial in trials:
+            result = json.loads(trial["finalResult"])
+            assert {**result, **trial["parameters"]} == result and trial["finalValue"] == result["default"], way
+            assert trial["intermediates"] == 1, way
+        shapes[way] = [_record_shape(trial) for trial in trials]
+    first = shapes["our nnictl, v1"]
+    assert all(shape == first for shape in shapes.values()), shapes
 
 
 def test_a_config_that_is_refused_says_why(hooked: Hooked) -> None:

@@ -1,6 +1,7 @@
 """The command of a trial that calls a function: ``python3 -m nni_call WHAT``.
 
-`WHAT` is ``module:function``, or the path of a file that `cloudpickle` wrote, with ``X.Y`` of its Python after a colon.
+`WHAT` is ``module:function``, or the path of a file that `cloudpickle` or `nni_manager.programs.plain_function` wrote,
+with ``X.Y`` of its Python after a colon.
 The function gets the trial's parameters. What it yields are intermediate results; what it returns is the final result,
 or where it returns nothing, the last that it yielded.
 """
@@ -15,11 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-_PICKLED = ".pickle"
+_PICKLED, _PLAIN = ".pickle", ".marshal"
 
 
 def main() -> None:
-    sys.path.insert(0, os.getcwd())
+    sys.path[0] = os.getcwd()  # the code directory, also where this file is what was started
     function = _find(sys.argv[1])
     import nni
 
@@ -51,7 +52,10 @@ def _plain(value: Any) -> Any:
 
 def _find(what: str) -> Callable[[Any], Any]:
     name, _, rest = what.rpartition(":")
-    return _unpickled(name, rest) if name.endswith(_PICKLED) else _imported(name, rest)
+    if not name.endswith((_PICKLED, _PLAIN)):
+        return _imported(name, rest)
+    _require_version(rest)
+    return _unpickled(name) if name.endswith(_PICKLED) else _made(name)
 
 
 def _imported(module: str, name: str) -> Any:
@@ -63,8 +67,8 @@ def _imported(module: str, name: str) -> Any:
     return getattr(found, "__wrapped_function__", found)
 
 
-def _unpickled(file: str, version: str) -> Any:
-    """The function in a file. Ends the program where this Python cannot read it."""
+def _require_version(version: str) -> None:
+    """Ends the program where this Python cannot read what one of another version has written."""
     own = "{}.{}".format(*sys.version_info)
     if own != version:
         sys.exit(
@@ -73,10 +77,54 @@ def _unpickled(file: str, version: str) -> Any:
                 version, own, sys.executable, version
             )
         )
+
+
+def _unpickled(file: str) -> Any:
     import pickle
 
     with open(file, "rb") as content:
         return pickle.load(content)  # noqa: S301 - written by the user's own program
+
+
+def _made(file: str) -> Any:
+    """The function that `plain_function` wrote: all its functions first, as they may name each other."""
+    import marshal
+
+    with open(file, "rb") as content:
+        entry, imports, spaces, contents, functions = marshal.load(content)  # noqa: S302 - as above
+    for name in imports:
+        __import__(name)
+    cells = [_new_cell() for _ in contents]
+    known = [dict.fromkeys(space) for space in spaces]
+    made = [
+        type(main)(code, known[space], name, None, tuple(cells[number] for number in own) or None)
+        for code, space, name, _, _, own in functions
+    ]
+    for number, (_, _, _, defaults, keywords, _) in enumerate(functions):
+        made[number].__defaults__ = defaults and tuple(_value(one, made) for one in defaults)
+        made[number].__kwdefaults__ = keywords and {name: _value(one, made) for name, one in keywords.items()}
+    for number, content in enumerate(contents):
+        cells[number].cell_contents = _value(content, made)
+    for number, values in enumerate(spaces):
+        known[number].update((name, _value(one, made)) for name, one in values.items())
+    return made[entry]
+
+
+def _new_cell() -> Any:
+    content = None
+    return (lambda: content).__closure__[0]
+
+
+def _value(written: Any, made: Any) -> Any:
+    kind, first = written[:2]
+    if kind == "function":
+        return made[first]
+    if kind == "value":
+        return first
+    found = sys.modules[first]
+    for part in written[2].split(".") if kind == "name" else ():
+        found = getattr(found, part)
+    return found
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "maxTrialRetries": ("max_trial_retries", int),
     "maxPlatformRetries": ("max_platform_retries", int),
     "maxSameFailures": ("max_same_failures", int),
+    "keepCheckpoints": ("kept_checkpoints", scalars.number_kept),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "maxLogSize": ("max_log_bytes", lambda raw: int(raw) * 2**20),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
@@ -134,6 +135,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     fields |= {"tuner": _tuner(top, fields.pop("optimizeMode", None), source)}
     fields |= {"assessor": _algorithm(top, "assessor", ASSESSORS, source)}
     fields |= read_objectives(top, source)
+    _check_kept_checkpoints(fields, source)
     judge_algorithms(top, fields, source)
     _check_search_space(top, fields, source)
     sections = _training_service(top, fields, source)
@@ -172,6 +174,12 @@ def check_counts(values: Mapping[str, object]) -> None:
 
 def _valid_fields(top: Section, source: Source) -> dict[str, object]:
     return valid_settings(Experiment, take_fields(top, _FIELDS, "", source), (), source)
+
+
+def _check_kept_checkpoints(fields: Mapping[str, Any], source: Source) -> None:
+    """With objectives there is no order of the trials that `best` could mean."""
+    if "objectives" in fields and str(fields.get("keepCheckpoints", "")).startswith("best"):
+        source.refuse(("keepCheckpoints",), "must be 'all' or 'none' with objectives, of which no trial is the best")
 
 
 def _plain_fields(top: Section, source: Source) -> dict[str, object]:

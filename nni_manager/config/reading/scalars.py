@@ -105,6 +105,23 @@ def count_or_share(raw: object) -> int | str:
     return raw
 
 
+_KEPT = re.compile(r"best ([1-9][0-9]{0,5})")
+
+
+def kept_checkpoints(raw: object) -> str:
+    """``all``, ``none`` or ``best N``, kept as it is; see `number_kept`."""
+    if not isinstance(raw, str) or (raw not in ("all", "none") and not _KEPT.fullmatch(raw)):
+        shown = f"'{raw}'" if isinstance(raw, str) else kind(raw)
+        raise ValueError(f"must be 'all', 'none', or 'best' and a number such as 'best 3', not {shown}")
+    return raw
+
+
+def number_kept(kept: str) -> int | None:
+    """How many trials that ended well keep their checkpoints, by a value of `kept_checkpoints`; None: all."""
+    found = _KEPT.fullmatch(kept)
+    return int(found[1]) if found is not None else {"all": None, "none": 0}[kept]
+
+
 def part_of(limit: int | str, total: int | None) -> int | None:
     """The number that a `count_or_share` means of `total`, rounded down; None: a share without a total."""
     if isinstance(limit, int) or total is None:

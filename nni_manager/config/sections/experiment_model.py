@@ -126,6 +126,11 @@ class Experiment(Part):
         "How many trials may fail, or what share of `maxTrialNumber` (`20%`); one more puts it on hold.",
         marks={"format": "count-or-share", "firstFormat": "maxFailedTrials"},
     )
+    keep_checkpoints: Any = _ours(
+        "Which trials keep their checkpoints once they have ended well: `all`, `none`, or `best 3`, those with the best"
+        " final results.",
+        marks={"format": "kept-checkpoints", "shown": "`all`", "firstFormat": "keepCheckpoints"},
+    )
     grace_period: Any = _ours(
         "Time between SIGTERM and SIGKILL.", marks={"format": "pause", "shown": "`5s`", "firstFormat": "gracePeriod"}
     )

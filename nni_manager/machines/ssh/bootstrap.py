@@ -145,6 +145,11 @@ async def first_line(connection: asyncssh.SSHClientConnection, text: str, *, pyt
         raise MachineFault(_odd_shell(f"it said nothing within {limit_s:.0f} s")) from error
 
 
+def program_command(text: str, mark: str, *, python_path: str) -> tuple[str, bytes]:
+    """(command for a login, what it is sent once it has printed the mark): together they run the text of a program."""
+    return _command(python_path, mark), base64.b64encode(text.encode()) + b"\n"
+
+
 async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Channel:
     try:
         async with asyncio.timeout(_GREETING_S):

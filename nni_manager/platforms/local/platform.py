@@ -20,8 +20,9 @@ from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_o
 from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
 from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.waiting_queue import KeeperMachine
+from nni_manager.platform_kit import checkpoints
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
-from nni_manager.platform_kit.payload import directory_environment, with_stand_in
+from nni_manager.platform_kit.payload import checkpoint_beside, directory_environment, with_stand_in
 from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.shared_storage.job_folders import files, read_stretch
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
@@ -41,7 +42,8 @@ class LocalPlatform(Platform[LocalConfig]):
         super().__init__(config, host)
         self._shared = SharedFolder.of(host)
         self.jobs = KeeperJobs(host) if self._shared is None else _Jobs(host, self._shared)
-        self.capabilities = replace(self.capabilities, ships_code=self._shared is not None)
+        is_shared = self._shared is not None
+        self.capabilities = replace(self.capabilities, ships_code=is_shared, removes_checkpoints=not is_shared)
         #: None where trials have no GPUs of their own, and need no places.
         self._pool = self._machine_pool() if self.config.trial_gpu_number else None
 
@@ -140,6 +142,9 @@ class LocalPlatform(Platform[LocalConfig]):
             reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
             await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
         await self.jobs.forget([handle.job_name for handle in handles])
+
+    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> None:
+        await asyncio.to_thread(checkpoints.remove, {checkpoint_beside(handle.data) for handle in handles})
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         if self._shared is not None and name == protocol.TRIAL_LOG_FILE:

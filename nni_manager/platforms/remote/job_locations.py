@@ -40,6 +40,13 @@ class JobLocations:
         """The key of the machine of a job; None: it was never started, as far as this file knows."""
         return self._machines.get(job_name)
 
+    def last_machine(self, first_job: str, before: int | None = None) -> str | None:
+        """The key of the machine of a trial's last attempt, or the last before one of this number, of those that were
+        started; None: none was. `first_job`: the name of its first attempt's job."""
+        numbers = {name: _number(name, first_job) for name in self._machines if name.startswith(first_job)}
+        earlier = [(number, name) for name, number in numbers.items() if 0 < number < (before or number + 1)]
+        return self._machines[max(earlier)[1]] if earlier else None
+
     def has_jobs_on(self, machine: str) -> bool:
         """Whether a machine has started jobs that its keeper has not forgotten."""
         return any(at == machine and name not in self._gone for name, at in self._machines.items())
@@ -89,3 +96,9 @@ class JobLocations:
             self._machines[job_name] = machine
             self._unwanted.discard(job_name)
             self._gone.discard(job_name)
+
+
+def _number(job_name: str, first_job: str) -> int:
+    """The number of an attempt by its job's name; 0: it is of another trial."""
+    suffix = job_name.removeprefix(first_job)
+    return 1 if not suffix else int(suffix[1:]) if suffix[0] == "-" and suffix[1:].isdigit() else 0

@@ -19,6 +19,7 @@ from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_o
 from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.platforms.remote import cleaning, job
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
@@ -39,6 +40,8 @@ class RemotePlatform(Platform[RemoteConfig]):
         super().__init__(config, host)
         self._locations = JobLocations(host.folder / host.service)
         self._shared = SharedFolder.of(host)
+        if self._shared is not None:
+            self.capabilities = replace(self.capabilities, removes_checkpoints=False)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
         self._machines = ExperimentMachines(
             host, self._locations, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared
@@ -53,6 +56,7 @@ class RemotePlatform(Platform[RemoteConfig]):
             reads_files=True,
             ships_code=True,
             leaves_files=True,
+            removes_checkpoints=True,
             unreachable_grace_s=config.machine_grace_period,
         )
 
@@ -187,6 +191,16 @@ class RemotePlatform(Platform[RemoteConfig]):
                 except PlatformUnavailable as error:
                     away.append(site.why or str(error))
         return away
+
+    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> None:
+        away = await self._each(handles, self._remove_checkpoints_at)
+        if away:
+            raise PlatformUnavailable("; ".join(away))
+
+    async def _remove_checkpoints_at(self, site: ExperimentMachine, names: Sequence[str]) -> None:
+        folder = site.folder  # before the first request: a machine that is away has none
+        for own in {checkpoint_beside(job.attempt_folder(folder, name)) for name in names}:
+            await site.machine.remove(own)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         if self._shared is not None and name == protocol.TRIAL_LOG_FILE:

@@ -16,6 +16,7 @@ from nni_manager.platforms.remote import job
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
 from nni_manager.platforms.remote.job_locations import JobLocations
+from nni_manager.platforms.remote.moving import CheckpointMoves
 from nni_manager.shared_storage.shared_folder import SharedFolder
 
 
@@ -32,6 +33,7 @@ class Starting:
     ) -> None:
         self._machines = machines
         self._locations = locations
+        self._moves = CheckpointMoves(machines, locations)
         self._pool = pool
         self._shared = shared
         self._room = room
@@ -81,6 +83,7 @@ class Starting:
         if machine.greeting is None or not site.archive:
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
         if self._shared is None:
+            spec = await self._moves.bring(spec, site)
             request = job.request(
                 spec,
                 site.entry,

@@ -58,6 +58,7 @@ class Build:
     def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
         """The parts of the experiment. Raises InvalidInput for a platform that cannot be imported."""
         inbox = Inbox()
+        inbox.removes_checkpoints = self.spec.now.kept_checkpoints is not None
         heartbeats = Heartbeats(inbox.wake)
         feed = self._feed(inbox)
         messages = self._messages(inbox, feed)

@@ -10,6 +10,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
+from nni_manager.domain.stored_state import NeedlessCheckpoint
 from nni_manager.domain.trial import StopRequest, TrialStatus
 
 
@@ -89,6 +90,13 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteCheckpoint:
+    """The trial ended well, and `keepCheckpoints` decides whether its checkpoint stays."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpAttempt:
     """The attempt is closed, and the trial waits for another one."""
 
@@ -155,6 +163,7 @@ Record = (
     | MarkUnknown
     | RequestStop
     | Finish
+    | NoteCheckpoint
     | MarkLost
     | GiveUpAttempt
     | ReviveAttempt
@@ -195,11 +204,18 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCheckpoints:
+    """Repeated by each plan until it is known to be done."""
+
+    checkpoints: tuple[NeedlessCheckpoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskTuner:
     count: int
 
 
-Call = Submit | Cancel | Forget | AskTuner
+Call = Submit | Cancel | Forget | RemoveCheckpoints | AskTuner
 
 
 @dataclass(slots=True)

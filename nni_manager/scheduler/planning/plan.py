@@ -19,6 +19,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import OpenTrial, TrialStatus
+from nni_manager.scheduler.planning.checkpoints import note_checkpoints, remove_checkpoints
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     AskTuner,
@@ -67,6 +68,8 @@ def plan(snapshot: Snapshot) -> Decisions:
     _name_wait_reasons(snapshot, still_waiting, choice, decisions)
     _name_start_reasons(snapshot, in_play, decisions)
     set_status(snapshot, finished, decisions)
+    note_checkpoints(snapshot, decisions)
+    remove_checkpoints(snapshot, decisions)
     return decisions
 
 

@@ -72,6 +72,8 @@ class ProcessState:
     stopping_since_ms: int | None = None
     #: Names of jobs that this process is submitting.
     submitting: frozenset[str] = frozenset()
+    #: Trials whose checkpoints this process is removing, or tries to remove again soon.
+    removing_checkpoints: frozenset[str] = frozenset()
     #: Names of jobs cancelled since the last connect.
     cancelled: frozenset[str] = frozenset()
     #: Names of jobs observed by this process; None: not needed. The running time of others is unknown, as the clock may

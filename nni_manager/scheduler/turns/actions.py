@@ -20,6 +20,7 @@ from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.decisions import Submit
+from nni_manager.scheduler.turns.checkpoint_removal import CheckpointRemoval
 from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
@@ -66,6 +67,7 @@ class JobFactory:
             sequence_id=call.sequence_id,
             command=prelude + str(own.get("trialCommand", spec.trial_command)),
             prelude=prelude,
+            continues=call.continues,
             parameter_record=call.record,
             protocol_environment=self._protocol_environment(call),
             caller_environment=self._caller_environment,
@@ -131,6 +133,7 @@ class Actions:
         self._group: asyncio.TaskGroup
         #: Names of jobs that are being submitted.
         self.submitting: set[str] = set()
+        self.removal = CheckpointRemoval(services, inbox)
         #: The experiment is stopping.
         self.is_stopping = False
         #: Service → jobs to cancel in one call.
@@ -141,6 +144,7 @@ class Actions:
             d.Submit: self._submit,
             d.Cancel: self._cancel,
             d.Forget: self._forget,
+            d.RemoveCheckpoints: self._remove_checkpoints,
             d.AskTuner: lambda call: want(call.count),
         }
 
@@ -148,6 +152,7 @@ class Actions:
         """Starts tasks in `group` from now on, and forgets those of an earlier group."""
         self._group = group
         self.submitting.clear()
+        self.removal.forget()
         self._to_cancel.clear()
 
     def perform(self, calls: Sequence[d.Call]) -> None:
@@ -232,6 +237,10 @@ class Actions:
         service.cancelled.discard(call.handle.job_name)
         self._heartbeats.drop(call.handle.job_name)
         service.forgetting.add([call])
+
+    def _remove_checkpoints(self, call: d.RemoveCheckpoints) -> None:
+        self.removal.begin(call.checkpoints)
+        self._start(self.removal.run(call.checkpoints), "remove checkpoints")
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         return self._group.create_task(work, name=name)

@@ -243,6 +243,7 @@ class ExperimentLoop:
             stopping_since_ms=self._stopping_since_ms,
             submitting=frozenset(self._actions.submitting),
             cancelled=self._actions.cancelled,
+            removing_checkpoints=self._actions.removal.at_work,
             heard=None if self.spec.max_trial_duration_s is None else frozenset(self.inbox.heard),
             services={name: service.state for name, service in self.services.items()},
             proposals=tuple(feed.proposals),

@@ -68,6 +68,7 @@ class _News:
     reported: list[asyncio.Future[None]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
+    without_checkpoints: list[str] = field(default_factory=list)
     holds: dict[str, Hold] = field(default_factory=dict)
     ended_holds: list[str] = field(default_factory=list)
     hold: Hold | None = None
@@ -88,6 +89,8 @@ class Inbox:
         self._hold_taken: Hold | None = None
         self._holds_taken: dict[str, Hold] = {}
         self._corruption: StoreCorrupt | None = None
+        #: Forgotten jobs may leave checkpoints that are removed then, as `keepCheckpoints` says.
+        self.removes_checkpoints = False
 
     # Events
 
@@ -103,11 +106,18 @@ class Inbox:
         self.wake()
 
     def forgotten(self, job_names: Sequence[str]) -> None:
-        """The platform has removed these jobs; this alone starts no turn."""
+        """The platform has removed these jobs; this alone starts no turn, unless checkpoints go with them."""
         self._news.forgotten += job_names
         self.heard.difference_update(job_names)
         for name in job_names:
             self._reported.pop(name, None)
+        if self.removes_checkpoints:
+            self.wake_soon()
+
+    def removed_checkpoints(self, trial_ids: Collection[str]) -> None:
+        """The checkpoints of these trials are removed."""
+        self._news.without_checkpoints += trial_ids
+        self.wake_soon()
 
     def report(self, reports: Mapping[str, Observation], decided: Collection[str] = ()) -> None:
         """Observations of platform or runner: the later state counts, and of two ends the first. `decided`: jobs of
@@ -216,6 +226,7 @@ class Inbox:
             runner_exits=tuple(news.runner_exits),
             refused=tuple(news.refused),
             forgotten=tuple(news.forgotten),
+            without_checkpoints=tuple(news.without_checkpoints),
             judged_bad=tuple(judged_bad),
             holds=news.holds,
             ended_holds=tuple(news.ended_holds),

@@ -21,7 +21,17 @@ from nni_manager.scheduler.planning.failures import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, Snapshot
 from nni_manager.store import stored_state
-from nni_manager.store.experiment import experiments, history, jobs, metrics, missed_jobs, runners, services, trials
+from nni_manager.store.experiment import (
+    checkpoints,
+    experiments,
+    history,
+    jobs,
+    metrics,
+    missed_jobs,
+    runners,
+    services,
+    trials,
+)
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 
 #: Most milliseconds between two updates of the stored execution time.
@@ -43,6 +53,8 @@ class Seen:
     refused: tuple[str, ...] = ()
     #: Jobs that the platform has removed.
     forgotten: tuple[str, ...] = ()
+    #: Trials whose checkpoints are removed.
+    without_checkpoints: tuple[str, ...] = ()
     #: Trials that the assessor stops early.
     judged_bad: tuple[str, ...] = ()
     #: Training service → why it is on hold.
@@ -148,6 +160,7 @@ def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tup
         jobs.withdraw(connection, name)
     for name in seen.forgotten:
         jobs.set_forgotten(connection, name)
+    checkpoints.set_removed(connection, seen.without_checkpoints)
     for trial_id in seen.judged_bad:
         trials.request_stop(connection, trial_id, StopRequest.ASSESSOR)
     for name in seen.ended_holds:
@@ -218,6 +231,10 @@ def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> No
     )
 
 
+def _note_checkpoint(connection: sqlite3.Connection, record: d.NoteCheckpoint, now_ms: int) -> None:
+    checkpoints.note(connection, record.trial_id)
+
+
 def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: int) -> None:
     jobs.close(connection, record.trial_id, record.attempt, record.account)
     trials.next_attempt(connection, record.trial_id, WaitCode.RETRY, record.sentence)
@@ -259,6 +276,7 @@ _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.MarkUnknown: _mark_unknown,
     d.RequestStop: _request_stop,
     d.Finish: _finish,
+    d.NoteCheckpoint: _note_checkpoint,
     d.MarkLost: _mark_lost,
     d.GiveUpAttempt: _give_up,
     d.ReviveAttempt: _revive,

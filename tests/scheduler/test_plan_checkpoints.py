@@ -1,0 +1,54 @@
+"""Which checkpoints a plan notes at the ends of trials, and which it has removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.job import JobHandle
+from nni_manager.domain.stored_state import NeedlessCheckpoint
+from nni_manager.platform_kit.contract import Capabilities
+from nni_manager.scheduler.planning.decisions import NoteCheckpoint, RemoveCheckpoints
+from nni_manager.scheduler.planning.snapshot import ServiceState
+from tests.scheduler.pictures import Plan, ended, running, spec
+
+pytestmark = pytest.mark.unit
+
+REMOVES = ServiceState(capabilities=Capabilities(watches=True, reads_files=True, removes_checkpoints=True))
+JOB = JobHandle(platform="local", version=1, job_name="nni_exp_exp1_trial_aaaaa", data="")
+NEEDLESS = NeedlessCheckpoint("aaaaa", (("fake", JOB),))
+
+
+def _spec(kept: int | None) -> ExperimentSpec:
+    return replace(spec(), kept_checkpoints=kept)
+
+
+def _noted(kept: int | None, state: ServiceState, *, is_failed: bool = False) -> list[str]:
+    trial = ended("aaaaa", "FAILED", exit_code=3) if is_failed else ended("aaaaa")
+    found = Plan(trial, config=_spec(kept), services={"fake": state})
+    return [record.trial_id for record in found.records(NoteCheckpoint)]
+
+
+def test_the_checkpoint_of_a_trial_that_ends_well_is_noted() -> None:
+    assert _noted(0, REMOVES) == ["aaaaa"] and _noted(2, REMOVES) == ["aaaaa"]
+
+
+def test_nothing_is_noted_where_all_are_kept_a_trial_failed_or_its_service_removes_none() -> None:
+    assert _noted(None, REMOVES) == _noted(0, REMOVES, is_failed=True) == _noted(0, ServiceState()) == []
+
+
+def _removed(**here: object) -> list[NeedlessCheckpoint]:
+    services = {"fake": here.pop("state", REMOVES)}
+    found = Plan(running("bbbbb"), config=_spec(0), needless=(NEEDLESS,), services=services, **here)
+    return [one for call in found.decisions.calls if isinstance(call, RemoveCheckpoints) for one in call.checkpoints]
+
+
+def test_what_nothing_needs_is_removed_by_each_plan_until_it_is_done() -> None:
+    assert _removed() == [NEEDLESS]
+    assert _removed(removing_checkpoints=frozenset({"aaaaa"})) == [], "it is at work"
+
+
+def test_a_service_that_is_not_connected_is_waited_for() -> None:
+    assert _removed(state=replace(REMOVES, is_ready=False)) == []

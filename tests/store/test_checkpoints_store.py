@@ -1,0 +1,62 @@
+"""Which checkpoints nothing needs any more."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from nni_manager.domain.ids import job_name
+from nni_manager.domain.metrics import default_number
+from nni_manager.store.experiment import checkpoints, jobs
+from tests.store.life import add, end, report, start
+
+pytestmark = pytest.mark.unit
+
+
+def _finish(connection: sqlite3.Connection, id: str, value: float | None, *, is_forgotten: bool = True) -> None:
+    add(connection, id)
+    name = start(connection, id)
+    if value is not None:
+        report(connection, name, ("final", repr(value), default_number(value)))
+    end(connection, id)
+    checkpoints.note(connection, id)
+    if is_forgotten:
+        jobs.set_forgotten(connection, name)
+
+
+def _needless(connection: sqlite3.Connection, kept: int, *, maximize: bool = True) -> list[str]:
+    return sorted(one.trial_id for one in checkpoints.needless(connection, kept, maximize=maximize))
+
+
+def test_those_of_the_best_stay(connection: sqlite3.Connection) -> None:
+    for id_, value in (("aaaaa", 1.0), ("bbbbb", 3.0), ("ccccc", None), ("ddddd", 2.0), ("eeeee", float("inf"))):
+        _finish(connection, id_, value)
+    assert _needless(connection, 0) == ["aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee"]
+    assert _needless(connection, 2) == ["aaaaa", "ccccc", "eeeee"]
+    assert _needless(connection, 2, maximize=False) == ["bbbbb", "ccccc", "eeeee"]
+
+
+def test_one_is_needed_while_a_job_may_write_it_or_an_open_trial_begins_with_it(connection: sqlite3.Connection) -> None:
+    _finish(connection, "aaaaa", 1.0, is_forgotten=False)
+    _finish(connection, "bbbbb", 1.0)
+    add(connection, "ccccc")
+    connection.execute("UPDATE trials SET continues = 'bbbbb' WHERE id = 'ccccc'")
+    assert _needless(connection, 0) == []
+    jobs.set_forgotten(connection, job_name("exp1", "aaaaa", 1))
+    start(connection, "ccccc")
+    end(connection, "ccccc")
+    assert _needless(connection, 0) == ["aaaaa", "bbbbb"]
+
+
+def test_what_is_removed_is_not_named_again_and_every_place_of_a_trial_is_named(connection: sqlite3.Connection) -> None:
+    _finish(connection, "aaaaa", 1.0)
+    name = start(connection, "aaaaa", attempt=2)
+    jobs.close(connection, "aaaaa", 2)
+    jobs.set_forgotten(connection, name)
+    (found,) = checkpoints.needless(connection, 0, maximize=True)
+    assert [(service, handle.job_name) for service, handle in found.jobs] == [
+        ("local", job_name("exp1", "aaaaa", number)) for number in (1, 2)
+    ]
+    checkpoints.set_removed(connection, ["aaaaa"])
+    assert _needless(connection, 0) == []

@@ -1,0 +1,126 @@
+"""A checkpoint on its way from one machine to another: run by the manager on both of them, in a login of its own.
+
+`send` prints one line of JSON, ``{"bytes": all that is there, "is_sent": …}``, then the folder as a tar archive with a
+mark at its end. `receive` prints a line ``{"ready": true}``, reads such an archive, and prints ``{"failed": ""}`` or
+why it could not. What is received takes the place of what was there, whole or not at all. Links are followed nowhere.
+"""
+
+import json
+import os
+import stat
+import sys
+import tarfile
+from contextlib import closing
+from typing import BinaryIO, Iterator, List, Tuple
+
+from trial_runner.wire import foreign_files, removal
+
+#: Behind the name of a folder that is not whole yet.
+_PART = ".arriving"
+#: The last member: an archive that was cut between two others reads like a whole one.
+_ALL = ".nni-all-sent"
+_KINDS = (tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.SYMTYPE)
+
+
+def send(folder: str, most_bytes: int, sink: BinaryIO) -> None:
+    """Writes the answer and the archive; the answer alone where the folder is not there, or has more than `most_bytes`.
+
+    Raises OSError, also where a file is being written meanwhile.
+    """
+    found = list(_found(folder)) if os.path.isdir(folder) and not os.path.islink(folder) else []
+    size = sum(status.st_size for _, status in found if stat.S_ISREG(status.st_mode))
+    is_sent = size <= most_bytes and os.path.isdir(folder)
+    sink.write(json.dumps({"bytes": size, "is_sent": is_sent}).encode() + b"\n")
+    sink.flush()
+    if not is_sent:
+        return
+    with foreign_files.OpenFolder(folder) as opened, tarfile.open(fileobj=sink, mode="w|") as archive:
+        for name, status in found:
+            _add(archive, opened, name, status)
+        archive.addfile(tarfile.TarInfo(_ALL))
+    sink.flush()
+
+
+def _found(folder: str) -> Iterator[Tuple[str, os.stat_result]]:
+    """Folders, files and links below a folder, by name; a folder comes before what is in it."""
+    for parent, folders, files in os.walk(folder):
+        for name in sorted(folders) + sorted(files):
+            path = os.path.join(parent, name)
+            yield os.path.relpath(path, folder), os.lstat(path)
+
+
+def _add(archive: tarfile.TarFile, folder: foreign_files.OpenFolder, name: str, status: os.stat_result) -> None:
+    member = tarfile.TarInfo(name)
+    member.mode, member.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    if stat.S_ISDIR(status.st_mode):
+        member.type = tarfile.DIRTYPE
+        archive.addfile(member)
+    elif stat.S_ISLNK(status.st_mode):
+        member.type, member.linkname = tarfile.SYMTYPE, os.readlink(os.path.join(folder.path, name))
+        archive.addfile(member)
+    elif stat.S_ISREG(status.st_mode):
+        member.size = status.st_size
+        with open(foreign_files.open_file(folder, name), "rb") as file:
+            archive.addfile(member, file)
+
+
+def receive(folder: str, source: BinaryIO) -> str:
+    """Puts what an archive holds in the place of a folder; answers why it could not, empty: it did."""
+    draft = folder + _PART
+    try:
+        os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+        stays = removal.remove(draft)
+        if not stays:
+            _unpack(draft, source)
+            stays = removal.remove(folder)
+        if not stays:
+            os.rename(draft, folder)
+        return "; ".join(stays)
+    except (OSError, ValueError, tarfile.TarError) as error:
+        removal.remove(draft)
+        return "{}: {}".format(folder, getattr(error, "strerror", None) or error)
+
+
+def _unpack(draft: str, source: BinaryIO) -> None:
+    os.mkdir(draft, 0o700)
+    links: List[tarfile.TarInfo] = []
+    with foreign_files.OpenFolder(draft) as opened, closing(tarfile.open(fileobj=source, mode="r|")) as archive:
+        for member in archive:
+            if member.name == _ALL:
+                break
+            if member.type not in _KINDS:
+                raise ValueError("the archive has something else than files, folders and links")
+            if member.issym():
+                links.append(member)
+            else:
+                _take(archive, member, opened)
+        else:
+            raise ValueError("the archive broke off")
+    for member in links:  # last: no name leads through one
+        if ".." in member.name.split("/"):
+            raise ValueError("a name leads out of the archive")
+        os.symlink(member.linkname, os.path.join(draft, member.name.lstrip("/")))
+
+
+def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: foreign_files.OpenFolder) -> None:
+    if member.isdir():
+        foreign_files.make_folder(folder, member.name)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with open(foreign_files.open_file(folder, member.name, flags, member.mode & 0o777 | 0o600), "wb") as file:
+        content = archive.extractfile(member)
+        assert content is not None, "it is a regular file"
+        for piece in iter(lambda: content.read(1 << 16), b""):
+            file.write(piece)
+
+
+def main(verb: str, folder: str, most_bytes: int) -> None:
+    """What the manager calls: on one machine with `send`, on the other with `receive`."""
+    if verb == "send":
+        send(folder, most_bytes, sys.stdout.buffer)
+        return
+    sys.stdout.write(json.dumps({"ready": True}) + "\n")
+    sys.stdout.flush()
+    failed = receive(folder, sys.stdin.buffer)
+    sys.stdout.write(json.dumps({"failed": failed}) + "\n")
+    sys.stdout.flush()
