@@ -64,6 +64,8 @@ class Source:
 
     #: The folder where relative paths start.
     directory: str
+    #: Whether a relative path is refused, as it starts nowhere: the text was written elsewhere.
+    absolute_paths: bool = False
     #: Where experiments' folders go when the config does not say.
     working_directory: str = "~/nni-experiments"
     #: What messages call the file; empty when the text came without one.
@@ -175,10 +177,16 @@ class Source:
             raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
 
     def path(self, raw: str) -> str:
-        """The path made absolute, ``~`` expanded, symbolic links resolved; a stored one stays as it is."""
-        if self.stored:
-            return raw
-        return os.path.realpath(os.path.join(self.directory, os.path.expanduser(raw)))
+        """The path made absolute, ``~`` expanded, symbolic links resolved; a stored one stays as it is. Raises
+        ValueError for a relative one that is refused."""
+        return raw if self.stored else os.path.realpath(self.joined(raw))
+
+    def joined(self, raw: str) -> str:
+        """The path below `directory`, ``~`` expanded. Raises ValueError for a relative one that is refused."""
+        path = os.path.expanduser(raw)
+        if self.absolute_paths and not os.path.isabs(path):
+            raise ValueError(f"{raw} must be an absolute path: it is looked for on the daemon's machine")
+        return os.path.join(self.directory, path)
 
     def existing_directory(self, raw: str) -> str:
         """The path of a folder, as by `path`. Raises ValueError when there is no such folder."""
@@ -206,7 +214,7 @@ class Source:
         """
         if self.stored or self.elsewhere or "/" not in raw:
             return raw
-        return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
+        return os.path.abspath(self.joined(raw))
 
     def existing_file(self, raw: str) -> str:
         """The path of a file, as by `path`. Raises ValueError when there is no such file."""

@@ -73,7 +73,7 @@ def _mount_point(raw: str, source: Source) -> str:
     """The path of a mount point on the daemon's machine; it is not accessed, as that may hang."""
     if source.elsewhere and not os.path.isabs(raw):
         raise ValueError("must be an absolute path on the manager's machine, such as /mnt/data")
-    return os.path.normpath(os.path.join(source.directory, os.path.expanduser(raw)))
+    return os.path.normpath(source.joined(raw))
 
 
 def _of_manager(raw: str, source: Source) -> str:
