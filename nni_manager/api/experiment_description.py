@@ -126,13 +126,13 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
             "maxTrialDuration": config.get("maxTrialDuration"),
             "noMoreTrials": no_more_trials.sentence(found),
             "revision": row.revision,
-            "services": [_service(service) for service in found.services],
+            "services": [describe_service(service) for service in found.services],
             "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
         }
     )
 
 
-def _service(service: ServiceSummary) -> schema.TrainingService:
+def describe_service(service: ServiceSummary) -> schema.TrainingService:
     return schema.TrainingService(
         name=service.name,
         platform=service.platform,

@@ -18,6 +18,7 @@ from nni_manager.web.creation import new_page
 from nni_manager.web.experiment import config_page, manager_log
 from nni_manager.web.listing import experiment_forms, list_page
 from nni_manager.web.rendering import PagesContext, is_on_endpoint, render
+from nni_manager.web.services import platforms_page, service_forms
 from nni_manager.web.stream import States
 from nni_manager.web.table import table_pages
 from nni_manager.web.trial import failure_pages, trial_pages
@@ -31,6 +32,8 @@ def create_pages(context: PagesContext) -> Starlette:
         *list_page.ROUTES,
         *experiment_forms.ROUTES,
         *new_page.ROUTES,
+        *platforms_page.ROUTES,
+        *service_forms.ROUTES,
         *comparison_page.ROUTES,
         *experiment_pages.ROUTES,
         *table_pages.ROUTES,

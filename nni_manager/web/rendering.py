@@ -19,6 +19,7 @@ from nni_manager.analysis.service import Analysis
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
+from nni_manager.machines.gpu_sample import in_words
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.web import formats, static_files
@@ -155,6 +156,7 @@ def _environment() -> Environment:
         "whole": formats.whole,
         "rate": formats.rate,
         "web_link": formats.web_link,
+        "bytes": in_words,
         "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }

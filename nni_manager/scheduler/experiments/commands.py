@@ -19,15 +19,16 @@ from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text
 from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.machines.keeper.client import Keeper
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiments import (
     command_writes,
     experiment_folder,
-    labelling,
     left_objects,
     preflight,
     service_changes,
 )
+from nni_manager.scheduler.experiments.about import labelling
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.left_objects import Found
@@ -304,6 +305,11 @@ class ExperimentCommands:
         """All open experiments."""
         found = map(self._supervisor.get, self._supervisor.open_ids)
         return tuple(experiment for experiment in found if experiment is not None)
+
+    @property
+    def connections(self) -> Connections:
+        """All connections of the daemon, and what its experiments share of machines."""
+        return self._shared.connections
 
     @property
     def changes(self) -> Changes:
