@@ -177,20 +177,20 @@ class Source:
             raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
 
     def path(self, raw: str) -> str:
-        """The path made absolute, ``~`` expanded, symbolic links resolved; a stored one stays as it is. Raises
-        ValueError for a relative one that is refused."""
-        return raw if self.stored else os.path.realpath(self.joined(raw))
+        """The path made absolute, ``~`` expanded, symbolic links resolved; a stored one stays as it is."""
+        if self.stored:
+            return raw
+        return os.path.realpath(os.path.join(self.directory, os.path.expanduser(raw)))
 
-    def joined(self, raw: str) -> str:
-        """The path below `directory`, ``~`` expanded. Raises ValueError for a relative one that is refused."""
-        path = os.path.expanduser(raw)
-        if self.absolute_paths and not os.path.isabs(path):
+    def given_path(self, raw: str) -> str:
+        """A path that the config gives, as by `path`. Raises ValueError for a relative one that is refused."""
+        if self.absolute_paths and not os.path.isabs(os.path.expanduser(raw)):
             raise ValueError(f"{raw} must be an absolute path: it is looked for on the daemon's machine")
-        return os.path.join(self.directory, path)
+        return self.path(raw)
 
     def existing_directory(self, raw: str) -> str:
         """The path of a folder, as by `path`. Raises ValueError when there is no such folder."""
-        path = self.path(raw)
+        path = self.given_path(raw)
         if not self.stored and not os.path.isdir(path):
             raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
         return path
@@ -198,7 +198,7 @@ class Source:
     def makeable_directory(self, raw: str) -> str:
         """The path of a folder to be made, as by `path`; makes nothing. Raises ValueError when none can be made
         there."""
-        path = self.path(raw)
+        path = self.given_path(raw)
         if not (self.stored or self.elsewhere):
             place = _nearest(path)
             if not os.path.isdir(place):
@@ -214,11 +214,12 @@ class Source:
         """
         if self.stored or self.elsewhere or "/" not in raw:
             return raw
-        return os.path.abspath(self.joined(raw))
+        self.given_path(raw)
+        return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
 
     def existing_file(self, raw: str) -> str:
         """The path of a file, as by `path`. Raises ValueError when there is no such file."""
-        path = self.path(raw)
+        path = self.given_path(raw)
         if not self.stored and not os.path.isfile(path):
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
         return path
