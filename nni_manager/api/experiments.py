@@ -30,11 +30,11 @@ from nni_manager.api.schemas.experiments import (
 from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.labels import Labels
 from nni_manager.scheduler.experiments.submission import Reopening
 from nni_manager.store.experiment import answers
 from nni_manager.store.index import pareto_set
 from nni_manager.store.index.index import Entry
+from nni_manager.store.index.labels import Labels
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.labels import Labels
 from nni_manager.store.index import index, labels_file
+from nni_manager.store.index.labels import Labels
 from tests.api.test_api_experiments import EXPERIMENTS, create
 from tests.api.world import World
 

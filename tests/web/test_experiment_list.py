@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.labels import Labels
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
+from nni_manager.store.index.labels import Labels
 from tests.api.world import World
 from tests.web.test_pages import create, get
 

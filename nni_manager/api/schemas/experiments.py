@@ -8,10 +8,10 @@ from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
 from nni_manager.api.schemas.daemon import Sent, Wire
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.domain.labels import LONGEST_TAG, MOST_NOTES
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES
 from nni_manager.store.index.pareto_set import MOST
 
 _ONE_STATUS = (

@@ -15,11 +15,11 @@ from typing import Any
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.labels import Labels
 from nni_manager.store import stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import labels_file, list_summary
+from nni_manager.store.index.labels import Labels
 from nni_manager.store.migrate import require_ours
 from nni_manager.store.nni import nni_folder
 

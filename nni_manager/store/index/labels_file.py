@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from nni_manager.domain.errors import InvalidInput, StoreUnavailable
-from nni_manager.domain.labels import Labels
+from nni_manager.store.index.labels import Labels
 from trial_runner.wire import foreign_files
 
 FILE = "labels.json"

@@ -9,8 +9,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from nni_manager.domain.errors import Conflict, InvalidInput
-from nni_manager.domain.labels import LONGEST_TAG, MOST_NOTES, MOST_TAGS, tags_in
 from nni_manager.store.index.index import Entry
+from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES, MOST_TAGS, tags_in
 from nni_manager.web.rendering import back, context_of, experiment_id, form_of, is_on_endpoint, render
 
 

@@ -32,7 +32,7 @@ async def _list(request: Request) -> Response:
 
 
 async def _stream(request: Request) -> Response:
-    """Says that something has changed; the page fetches what it shows. Ends when the daemon ends."""
+    """The news that something has changed; the page fetches what it shows. Ends when the daemon ends."""
     context = context_of(request)
     return EventStream(_News(context.service.changes), context.stopping)
 

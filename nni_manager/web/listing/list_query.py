@@ -67,7 +67,7 @@ class ListQuery:
         return urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
 
     def sorted_by(self, column: str) -> str:
-        """By a column, or reversed; numbers and times begin with the greatest."""
+        """The query string that orders by a column, or reversed; numbers and times begin with the greatest."""
         first = column if column in ("name", "status", "platform") else f"-{column}"
         is_same = self.sort == column
         now = f"-{column}" if self.is_reversed else column

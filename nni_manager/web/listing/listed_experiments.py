@@ -188,7 +188,7 @@ async def listed(context: PagesContext, entry: Entry) -> ListedExperiment:
 
 
 def _missing(context: PagesContext, entry: Entry) -> tuple[str, ...]:
-    """That the folder is gone; looked at only on the index's own disk, as others may be unmounted or slow."""
+    """The sentence that the folder is gone. It is looked for only on the index's own disk: others may be slow."""
     path = entry.folder.path
     if path.parent != context.data_directory or path.exists():
         return ()

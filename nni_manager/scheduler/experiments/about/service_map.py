@@ -115,7 +115,7 @@ async def _summaries(experiment: OpenExperiment, now_ms: int) -> Mapping[str, Se
 
 
 def _state(platform: Platform[Any], is_entered: bool, places: Places) -> ServiceState:
-    """Without experiments. An adapter that is not connected has its machines all the same, where it knows them."""
+    """The service without its experiments; the machines of an adapter that is not connected are not known."""
     reports = platform.machines() if is_entered else ()
     address = "" if reports else type(platform).connection_key(platform.config)
     machines = tuple(_machine(report, places.find(report.ledger) if report.ledger else None) for report in reports)

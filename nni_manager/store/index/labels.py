@@ -25,11 +25,11 @@ class Labels:
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """From what `as_json` gives. Raises InvalidInput."""
+        """The labels that `as_json` gave. Raises InvalidInput."""
         return cls().changed(values)
 
     def changed(self, fields: Mapping[str, Any]) -> Self:
-        """With other ``notes``, ``tags`` or ``archived``, as far as they are given. Raises InvalidInput."""
+        """The labels with other ``notes``, ``tags`` or ``archived``, as far as they are given. Raises InvalidInput."""
         return replace(
             self,
             notes=_notes(fields["notes"]) if "notes" in fields else self.notes,
