@@ -20,13 +20,14 @@ QUESTIONS = {
     "effect": "effect",
     "importance": "importances",
     "pair": "pair",
+    "pareto": "pareto",
     "timeline": "timeline",
     "distribution": "distribution",
     "failures": "failures",
     "trial": "one_trial",
 }
 #: Questions that are answered without parameters, unless the filter or the order names one.
-_WITHOUT_PARAMETERS = ("trials", "results", "curves", "timeline", "distribution")
+_WITHOUT_PARAMETERS = ("trials", "results", "curves", "timeline", "distribution", "pareto")
 
 
 def answerer(question: str) -> Answerer:

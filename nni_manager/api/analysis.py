@@ -27,6 +27,7 @@ class Question(StrEnum):
     EFFECT = "effect"
     IMPORTANCE = "importance"
     PAIR = "pair"
+    PARETO = "pareto"
     TIMELINE = "timeline"
     DISTRIBUTION = "distribution"
     FAILURES = "failures"
@@ -59,8 +60,8 @@ _PARAMETERS = [
     _parameter("page", "From 1.", type="integer", minimum=1, maximum=10**9, default=1),
     _parameter("limit", "Rows of a page.", type="integer", minimum=1, maximum=1000, default=50),
     _parameter("parameter", "Name of one parameter; missing: those that matter most."),
-    _parameter("a", "Name of the first of two parameters."),
-    _parameter("b", "Name of the second of two parameters."),
+    _parameter("a", "Name of the first of two parameters, or of two objectives."),
+    _parameter("b", "Name of the second of two parameters, or of two objectives."),
     _parameter("axes", "Names of parameters, joined by commas; missing: those that matter most."),
     _parameter("number", "Number of one trial.", type="integer", minimum=0, maximum=10**12),
     _parameter("from", "Beginning of what is shown of the x axis, or of the time (milliseconds since the epoch)."),

@@ -97,16 +97,16 @@ async def _read(context: ApiContext, id: str) -> Overview:
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:
-    """Fields taken from the index rather than the database: the folder's place after a move, the endpoint, and the
-    status VIEWED."""
+    """Fields taken from the index rather than the database: the folder's place after a move, the endpoint, the
+    labels, and the status VIEWED."""
     entry = await context.service.entry(id)
-    endpoint = describe_endpoint(context, entry.endpoint)
+    own = {"endpoint": describe_endpoint(context, entry.endpoint), **entry.labels.as_json()}
     experiment = context.service.at_work(id)
     if experiment is not None:
-        return {"logPath": str(experiment.folder.path), "endpoint": endpoint}
+        return {"logPath": str(experiment.folder.path), **own}
     closed = {"status": entry.status} if entry.status.is_closed else {}  # the experiment's database may not have it yet
     ended = {"endedMs": entry.ended_ms} if entry.status is ExperimentStatus.STOPPED and entry.is_open else {}
-    return {"logPath": str(entry.folder.path), "endpoint": endpoint, **closed, **ended}
+    return {"logPath": str(entry.folder.path), **own, **closed, **ended}
 
 
 def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
             "maxTrialDuration": config.get("maxTrialDuration"),
             "noMoreTrials": no_more_trials.sentence(found),
             "revision": row.revision,
-            "services": [_service(service) for service in found.services],
+            "services": [describe_service(service) for service in found.services],
             "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
         }
     )
 
 
-def _service(service: ServiceSummary) -> schema.TrainingService:
+def describe_service(service: ServiceSummary) -> schema.TrainingService:
     return schema.TrainingService(
         name=service.name,
         platform=service.platform,
@@ -195,4 +195,5 @@ def _entry(context: ApiContext, entry: Entry) -> dict[str, Any]:
         "endedMs": entry.ended_ms,
         "logPath": str(entry.folder.path),
         "endpoint": describe_endpoint(context, entry.endpoint),
+        **entry.labels.as_json(),
     }

@@ -34,9 +34,12 @@ from nni_manager.scheduler.experiments.submission import Reopening
 from nni_manager.store.experiment import answers
 from nni_manager.store.index import pareto_set
 from nni_manager.store.index.index import Entry
+from nni_manager.store.index.labels import Labels
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
+#: Fields that an experiment has beside its config.
+_OF_LABELS: tuple[str, ...] = ("notes", "tags", "archived")
 #: Fields of a request that are valid only together with trainingService.
 _OF_SERVICES = frozenset({"secrets", "directory", "now"})
 
@@ -70,6 +73,8 @@ async def list_all(
     hold: Annotated[bool | None, Query(description="Only those on hold, or only others.")] = None,
     name: Annotated[str | None, Query(description="Only those whose name or id has this in it, in any case.")] = None,
     platform: Annotated[str | None, Query(description="Only those with trials there.", examples=["local"])] = None,
+    tag: Annotated[str | None, Query(description="Only those with this tag.", examples=["paper"])] = None,
+    archived: Annotated[bool | None, Query(description="Only archived ones, or only others.")] = None,
     order: Annotated[
         ExperimentOrder, Query(description="By age; a minus: newest first.")
     ] = ExperimentOrder.OLDEST_FIRST,
@@ -78,6 +83,7 @@ async def list_all(
 ) -> ExperimentList:
     """The experiments of this daemon, stopped ones included."""
     entries = [entry for entry in await context.service.entries() if _is_called(entry, name, platform)]
+    entries = [one for one in entries if tag in (None, *one.labels.tags) and archived in (None, one.labels.is_archived)]
     found = await asyncio.gather(*(description.summarize(context, entry) for entry in entries))
     matching = [one for one in found if (not status or one.status in status) and hold in (None, one.hold is not None)]
     if order is ExperimentOrder.NEWEST_FIRST:
@@ -113,14 +119,21 @@ async def show(id: ExperimentId, context: Context) -> Response:
 @router.patch(
     "/{id}",
     operation_id="changeExperiment",
-    summary="Change limits, name, search space or training services",
+    summary="Change limits, name, search space, training services, notes or tags",
     response_model=Experiment,
     responses=documented(400, 404, 409, 413, 503),
 )
 async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], context: Context) -> Response:
-    """Changes an experiment that is not stopped. Raising a limit wakes one that is DONE."""
+    """Changes an experiment that is not stopped; notes, tags, whether it is archived, and a name alone, of any. Raising
+    a limit wakes one that is DONE."""
     fields = body.model_dump(by_alias=True, exclude_unset=True, exclude={"training_service", *_OF_SERVICES})
-    await context.service.change(id, fields, _services(body))
+    labels = {name: fields.pop(name) for name in _OF_LABELS if name in fields}
+    services = _services(body)
+    Labels().changed(labels)  # refused before anything is changed
+    if fields or services is not None or not labels:
+        await context.service.change(id, fields, services)
+    if labels:
+        await context.service.label(id, labels)
     return _described(await description.describe(context, id))
 
 

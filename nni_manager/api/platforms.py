@@ -1,4 +1,4 @@
-"""Routes about training services: plan, clean-up, leftovers."""
+"""Routes about training services: state, plan, clean-up, leftovers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request
 
-from nni_manager.api import submission
+from nni_manager.api import service_descriptions, submission
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
 from nni_manager.api.schemas.daemon import (
@@ -19,9 +19,21 @@ from nni_manager.api.schemas.daemon import (
     ServicePlan,
     ServicePlanList,
 )
+from nni_manager.api.schemas.platforms import Platforms
 from nni_manager.platform_kit import contract
 
 router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
+
+
+@router.get(
+    "",
+    operation_id="showPlatforms",
+    summary="Training services of open experiments, their machines and GPUs",
+    responses=documented(503),
+)
+async def show(context: Context) -> Platforms:
+    """Which services are up, what each GPU is doing, and what waits for GPUs. From memory: nothing is asked."""
+    return await service_descriptions.describe(context)
 
 
 @router.post(

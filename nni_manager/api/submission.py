@@ -66,10 +66,19 @@ REQUEST_BODY: dict[str, Any] = {
 async def read(request: Request, context: ApiContext) -> Submission:
     """The submission in a request. Raises InvalidInput, ConfigInvalid with all problems."""
     text = _text(await request.body())
-    new = _unwrap(text, _content_type(request))
+    return await _submission(_unwrap(text, _content_type(request)), context)
+
+
+async def of_pasted(text: str, context: ApiContext) -> Submission:
+    """The submission of an experiment file that was pasted into a page, so that no folder is known where its relative
+    paths would start: they are refused. Raises InvalidInput, ConfigInvalid with all problems."""
+    return await _submission(NewExperiment(config=text), context, absolute_paths=True)
+
+
+async def _submission(new: NewExperiment, context: ApiContext, *, absolute_paths: bool = False) -> Submission:
     directory = await _directory(new, context)
     environment = context.environment if new.environment is None else new.environment
-    reading = await _load(new, directory, environment, context)
+    reading = await _load(new, directory, environment, context, absolute_paths=absolute_paths)
     spec = reading.spec
     _require_code(new, spec, context)
     python = user_classes.python(new.interpreter or spec.tuner_python, new.environment, file=new.file)
@@ -89,7 +98,12 @@ async def read(request: Request, context: ApiContext) -> Submission:
 
 
 async def _load(
-    new: NewExperiment, directory: Path, environment: Mapping[str, str], context: ApiContext
+    new: NewExperiment,
+    directory: Path,
+    environment: Mapping[str, str],
+    context: ApiContext,
+    *,
+    absolute_paths: bool,
 ) -> ParsedConfig:
     """Parses the config in a thread, as a large file takes long and names other files; a cancelled call ends the
     thread.
@@ -108,6 +122,7 @@ async def _load(
                 working_directory=context.data_directory,
                 data_directory=context.data_directory,
                 environment=environment,
+                absolute_paths=absolute_paths,
                 secrets=new.secrets,
             )
         finally:

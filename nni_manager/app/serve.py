@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from nni_manager import __version__
 from nni_manager.analysis.service import Analysis, answering
+from nni_manager.api import code, submission
 from nni_manager.api.access.guard import Guard
 from nni_manager.api.access.local_users import LocalUsers
 from nni_manager.api.application import create_api, create_application
@@ -152,7 +153,14 @@ async def _listeners(
     api = create_api(context)
     pages = create_pages(
         PagesContext(
-            service=service, version=__version__, analysis=analysis, stopping=stopping, describe_api=api.openapi
+            service=service,
+            version=__version__,
+            analysis=analysis,
+            stopping=stopping,
+            describe_api=api.openapi,
+            read_experiment=lambda text: submission.of_pasted(text, context),
+            release_code=partial(code.release, settings.data_dir),
+            data_directory=settings.data_dir,
         )
     )
     nni = create_nni_application(context)

@@ -48,15 +48,17 @@ def read(
     working_directory: Path = Path("~/nni-experiments"),
     data_directory: Path | None = None,
     elsewhere: bool = False,
+    absolute_paths: bool = False,
     environment: Mapping[str, str] | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> ParsedConfig:
     """The experiment that YAML or JSON text describes. Raises ConfigInvalid with all problems.
 
-    Relative paths start at `directory`; messages call the text `file`; `working_directory` is the default of
-    `experimentWorkingDirectory`; algorithms registered in `data_directory` have a name. `elsewhere`: the text is on its
-    way to another machine's daemon, which alone knows what is registered there. Secrets are looked up in `secrets`, by
-    reference, then in `environment` and in files; without an environment, references are not followed.
+    Relative paths start at `directory`, or are refused (`absolute_paths`); messages call the text `file`;
+    `working_directory` is the default of `experimentWorkingDirectory`; algorithms registered in `data_directory` have
+    a name. `elsewhere`: the text is on its way to another machine's daemon, which alone knows what is registered
+    there. Secrets are looked up in `secrets`, by reference, then in `environment` and in files; without an
+    environment, references are not followed.
     """
     source = _source(
         text,
@@ -65,6 +67,7 @@ def read(
         working_directory=str(working_directory),
         data_directory=str(data_directory or ""),
         elsewhere=elsewhere,
+        absolute_paths=absolute_paths,
         environment=environment,
         sent_secrets=secrets or {},
     )

@@ -56,6 +56,12 @@ def attempt_directory_of(job_name: str) -> str:
     return job_name.rpartition("_trial_")[2]
 
 
+def trial_of_job(job_name: str) -> tuple[str, str]:
+    """The ids of experiment and trial, from the name of an attempt's job."""
+    experiment, _, attempt = job_name.rpartition("_trial_")
+    return experiment.removeprefix("nni_exp_"), attempt.partition("-")[0]
+
+
 def checkpoint_directory_of(attempt_directory: str) -> str:
     """Name of the folder of a trial's checkpoints, beside those of its attempts; from the name of one of these."""
     return f"{attempt_directory.partition('-')[0]}{protocol.CHECKPOINT_SUFFIX}"

@@ -143,6 +143,11 @@ class Line:
             self._waiting[owner] = _Waiting(demands, wake)
             self.offer()
 
+    @property
+    def waiting(self) -> list[tuple[str, Demands]]:
+        """The owners that wait, the one whose turn is next first, with what each needs."""
+        return [(owner, waiting.demands) for owner, waiting in self._waiting.items()]
+
     def room(self, owner: str, demands: Demands) -> int:
         """The number of jobs of `owner` that fit now, when those ahead of it have had theirs."""
         trial = {name: machine.copy() for name, machine in self._machines.items()}

@@ -29,6 +29,7 @@ from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platform_kit.private_text import PrivateText
 from nni_manager.platform_kit.section_model import PlatformSection
 from trial_runner.protocol import LOG_FILES
@@ -315,6 +316,10 @@ class Platform(abc.ABC, Generic[ConfigT]):
     def room(self) -> Room:
         """The room for more jobs, from memory, at once; `Host.wake("")` says that it changed."""
         return _UNLIMITED
+
+    def machines(self) -> Sequence[MachineReport]:
+        """Its machines as they are now, from memory, for people to look at. Called while entered."""
+        return ()
 
     def want(self, jobs: int) -> None:
         """Notes the number of trials that wait for room at the service. Called when the number changes."""

@@ -72,7 +72,7 @@ def _is_below(path: str, mount: str) -> bool:
 #: Below the data directory: databases of folders on network file systems.
 _DATABASES = "databases"
 #: Entries that an experiment's folder may have.
-_OURS = ("db", "log", "trials", "checkpoint", "code", "environments", *private.FILES)
+_OURS = ("db", "log", "trials", "checkpoint", "code", "environments", "labels.json", *private.FILES)
 #: Files that NNI's launcher makes in ``log``.
 _OF_LAUNCHER = {"experiment.log", "nnictl_stdout.log", "nnictl_stderr.log"}
 _POINTER_BYTES = 64 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
@@ -19,7 +19,9 @@ from nni_manager.analysis.service import Analysis
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
+from nni_manager.machines.gpu_sample import in_words
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
+from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.web import formats, static_files
 from nni_manager.web.trial.shown_trial import how_it_ended
 
@@ -35,7 +37,12 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 #: The rest of a page's address, below its experiment's: ``trials?status=FAILED``.
+_QUERY = re.compile(r"[^\s\\#]*")
 _REST = re.compile(r"(?:[a-z0-9]+(?:/[A-Za-z0-9]+)*)?(?:\?[^\s\\]*)?")
+
+
+async def _nothing(_: str) -> None:
+    """No code was sent for an experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,12 @@ class PagesContext:
     version: str
     #: Answers questions about trials, in a process of its own.
     analysis: Analysis
+    #: The experiment in the text of a file, which is not made; None: new ones are not offered.
+    read_experiment: Callable[[str], Awaitable[Submission]] | None = None
+    #: Called with the id of an experiment that was deleted, and removes the code that was sent for it.
+    release_code: Callable[[str], Awaitable[None]] = _nothing
+    #: Folders that were removed from here are named.
+    data_directory: Path | None = None
     #: The API's OpenAPI document; None: it is not shown.
     describe_api: Callable[[], Mapping[str, Any]] | None = None
     clock: Clock = now_ms
@@ -86,6 +99,7 @@ def render(request: Request, template: str, status: int = 200, **values: object)
         "on_endpoint": is_on_endpoint(request),
         "back": _rest(request),
         "may_change": not reads_only(request),
+        "may_create": context_of(request).read_experiment is not None and not is_on_endpoint(request),
         **values,
     }
     text = _environment().get_template(template).render(values)
@@ -102,8 +116,13 @@ async def form_of(request: Request) -> dict[str, list[str]]:
 
 
 async def back(request: Request) -> Response:
-    """A redirect to the page of the button, as its field `back` says; without it, to the experiment's first page."""
-    rest = (await form_of(request)).get("back", [""])[0]
+    """A redirect to the page of the button, as its field `back` says; without it, to the experiment's first page. With
+    a field `list`, to the list of experiments with that query string."""
+    form = await form_of(request)
+    if "list" in form:
+        query = form["list"][0] if _QUERY.fullmatch(form["list"][0]) else ""
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/?{query}".rstrip("?"), HTTPStatus.SEE_OTHER)
+    rest = form.get("back", [""])[0]
     rest = rest if _REST.fullmatch(rest) else ""
     slash = "" if rest.startswith("?") or not rest else "/"
     base = request.scope.get("root_path", "")
@@ -137,6 +156,7 @@ def _environment() -> Environment:
         "whole": formats.whole,
         "rate": formats.rate,
         "web_link": formats.web_link,
+        "bytes": in_words,
         "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }

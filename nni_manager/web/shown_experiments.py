@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler import no_more_trials
-from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
@@ -34,19 +32,6 @@ _ORDER = (
 )
 #: Other experiments that the head leads to.
 _OTHERS = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedExperiment:
-    """A row of the list."""
-
-    entry: Entry
-    status: ExperimentStatus
-    hold: Hold | None
-    errors: tuple[str, ...]
-    #: Trials that have ended, and the total: the limit, or without one all that were made.
-    ended: int
-    of: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,25 +87,6 @@ class ShownExperiment:
         """The limits as in the config; None: no limit."""
         names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
         return {name: self.overview.config.get(name) for name in names}
-
-
-async def listed(service: ExperimentCommands, entry: Entry, now_ms: int) -> ListedExperiment:
-    """An experiment's row of the list; for one that cannot be read, the reason."""
-    live = service.live(entry.id)
-    try:
-        found = await service.read(entry.id, lambda c: overview.load(c, live, now_ms))
-    except NniManagerError as error:
-        hold = live.derived_hold
-        errors = (hold.sentence if hold else str(error),)
-        return ListedExperiment(entry=entry, status=entry.status, hold=hold, errors=errors, ended=0, of=0)
-    return ListedExperiment(
-        entry=entry,
-        status=status(found, entry, at_work=live.at_work),
-        hold=found.hold,
-        errors=found.errors,
-        ended=ended(found),
-        of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
-    )
 
 
 async def shown(context: PagesContext, id: str) -> ShownExperiment:

@@ -16,7 +16,7 @@ from tests.analysis.filled import Filled, filled
 
 pytestmark = pytest.mark.unit
 
-CHARTS = sorted(QUESTIONS.keys() - {"trial", "pair"})
+CHARTS = sorted(QUESTIONS.keys() - {"trial", "pair", "pareto"})
 
 
 def settled(experiment: Filled, question: str, query: str = "") -> dict[str, Any]:

@@ -48,6 +48,7 @@ OPERATIONS = {
     "GET /api/v1/experiments/{id}/events": ("followExperiment", "404 503"),
     "GET /api/v1/experiments/{id}/trials/events": ("followTrials", "404 503"),
     "GET /api/v1/experiments/{id}/metrics/events": ("followMetrics", "400 404 503"),
+    "GET /api/v1/platforms": ("showPlatforms", "503"),
     "POST /api/v1/platforms/clean": ("cleanPlatforms", "400 413 503"),
     "POST /api/v1/platforms/left": ("findLeft", "400 409 413 503"),
     "POST /api/v1/platforms/plan": ("planExperiment", "400 409 413 503"),

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
+from nni_manager.api import submission
 from nni_manager.api.application import create_application
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.listeners import tcp_listener
@@ -39,7 +40,14 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def site(world: World) -> AsyncIterator[str]:
     """URL of the pages."""
     pages = create_pages(
-        PagesContext(service=world.service, version="1.2.3", analysis=world.analysis, stopping=world.stopping)
+        PagesContext(
+            service=world.service,
+            version="1.2.3",
+            analysis=world.analysis,
+            stopping=world.stopping,
+            read_experiment=lambda text: submission.of_pasted(text, world.context),
+            data_directory=world.data,
+        )
     )
     async with tcp_listener(create_application(world.context, pages=pages)) as address:
         yield f"http://127.0.0.1:{address.port}"

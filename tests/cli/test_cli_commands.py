@@ -489,6 +489,14 @@ def test_update(nnictl: Run, manager: FakeManager, words: list[str], fields: dic
     assert manager.calls == [("change", "abc", fields)]
 
 
+def test_update_labels_also_of_a_stopped_experiment(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", "STOPPED"))
+    result = nnictl("update", "labels", "abc", "--name", "new", "--tags", "paper, gpu,", "--notes", "", "--archive")
+    assert result.stdout == "Experiment abc: experimentName, tags, notes, archived changed.\n"
+    fields = {"experimentName": "new", "tags": ["paper", "gpu"], "notes": "", "archived": True}
+    assert manager.calls == [("change", "abc", fields)]
+
+
 @pytest.mark.parametrize(
     "text", ['{"x": {"_type": "uniform", "_value": [0, 1e-3]}}', "x: {_type: uniform, _value: [0, 1e-3]}"]
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
+from nni_manager.api import code, submission
 from nni_manager.api.application import create_api, create_application
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.services import act
@@ -30,6 +32,9 @@ async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
             analysis=world.analysis,
             stopping=world.stopping,
             describe_api=create_api(world.context).openapi,
+            read_experiment=lambda text: submission.of_pasted(text, world.context),
+            release_code=partial(code.release, world.data),
+            data_directory=world.data,
         )
     )
     async with world.calling(create_application(world.context, pages=pages)) as client:

@@ -17,6 +17,7 @@ from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.failure_hash import failure_hash
 from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.objectives.goals import Goals
 from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import trial_columns
@@ -62,6 +63,8 @@ class TrialSet:
         self._created_ms: int | None = None
         self._config_text = ""
         self.direction = OptimizeMode.MINIMIZE
+        #: None: one number, `default`, is what counts.
+        self.goals: Goals | None = None
         #: Of the search space, by flattened name.
         self.space: Mapping[str, SpaceColumn] = {}
         #: Grows with every refresh that found something.
@@ -130,6 +133,7 @@ class TrialSet:
         config = parsed([head.config])[0] or {}
         self._config_text = head.config
         self.direction = OptimizeMode.MAXIMIZE if stored_config.maximizes(config) else OptimizeMode.MINIMIZE
+        self.goals = stored_config.goals(config)
         self.space = space_columns.of(config.get("searchSpace"))
 
     def _take(self, rows: Sequence[Row]) -> list[int]:

@@ -11,6 +11,7 @@ from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES
 from nni_manager.store.index.pareto_set import MOST
 
 _ONE_STATUS = (
@@ -144,6 +145,9 @@ class ExperimentSummary(Wire):
     common_failure: CommonFailure | None = Field(
         description="What most of the trials that failed have in common; null where none failed, or `counts` is null."
     )
+    notes: str = Field(description="Text that people noted about it; empty: none.")
+    tags: list[str] = Field(description="Words that people gave it, by which lists are filtered.", examples=[["paper"]])
+    archived: bool = Field(description="Whether the page's list leaves it out unless asked for.")
 
 
 class ExperimentState(ExperimentSummary):
@@ -336,7 +340,16 @@ class ExperimentChange(Sent):
         default=None, description="The new search space; the tuner must be able to change to it."
     )
     experiment_name: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})] = Field(
-        default=None, description="The new name; null: none."
+        default=None, description="The new name; null: none. Alone, also of a stopped one."
+    )
+    notes: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MOST_NOTES})] = Field(
+        default=None, description="Text about it, in place of the one there is. Also of a stopped one."
+    )
+    tags: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": "string", "maxLength": LONGEST_TAG}})] = (
+        Field(default=None, description="Its tags, in place of those there are. Also of a stopped one.")
+    )
+    archived: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
+        default=None, description="Whether lists leave it out unless asked for. Also of a stopped one."
     )
     training_service: Annotated[
         Any, WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]})

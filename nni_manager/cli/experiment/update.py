@@ -18,7 +18,7 @@ from nni_manager.programs import given_secrets
 
 @click.group()
 def update() -> None:
-    """Change an experiment's limits, search space or training services; give its secrets anew."""
+    """Change an experiment's limits, search space, training services or labels; give its secrets anew."""
 
 
 @update.command()
@@ -98,6 +98,28 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     secrets = given_secrets.require_secrets(references, os.environ)
     found = client.change(id_, body(sections, secrets, directory, now=now))
     click.echo(f"Experiment {id_}: {_summary(found['services'])}.")
+
+
+@update.command()
+@connected
+@selection.id_argument
+@click.option("--name", help="Its new name.")
+@click.option("--tags", metavar="TAG,TAG", help="Its tags, in place of those there are; empty: none.")
+@click.option("--notes", metavar="TEXT", help="Text about it, in place of the one there is.")
+@click.option("--archive/--no-archive", "archived", default=None, help="Whether the page's list leaves it out.")
+def labels(
+    connect: Connect, *, id: str | None, name: str | None, tags: str | None, notes: str | None, archived: bool | None
+) -> None:
+    """Change name, tags or notes of an experiment, or archive it; also of a stopped one, which is named by its ID."""
+    tagged = None if tags is None else [tag for part in tags.split(",") if (tag := part.strip())]
+    given = {"experimentName": name, "tags": tagged, "notes": notes, "archived": archived}
+    fields = {field: value for field, value in given.items() if value is not None}
+    if not fields:
+        raise click.UsageError("give --name, --tags, --notes or --archive", click.get_current_context())
+    client = connect()
+    id_ = selection.choose(client, id)
+    client.change(id_, fields)
+    click.echo(f"Experiment {id_}: {', '.join(fields)} changed.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:

@@ -64,6 +64,8 @@ class Source:
 
     #: The folder where relative paths start.
     directory: str
+    #: Whether a relative path is refused, as it starts nowhere: the text was written elsewhere.
+    absolute_paths: bool = False
     #: Where experiments' folders go when the config does not say.
     working_directory: str = "~/nni-experiments"
     #: What messages call the file; empty when the text came without one.
@@ -180,9 +182,15 @@ class Source:
             return raw
         return os.path.realpath(os.path.join(self.directory, os.path.expanduser(raw)))
 
+    def given_path(self, raw: str) -> str:
+        """A path that the config gives, as by `path`. Raises ValueError for a relative one that is refused."""
+        if self.absolute_paths and not os.path.isabs(os.path.expanduser(raw)):
+            raise ValueError(f"{raw} must be an absolute path: it is looked for on the daemon's machine")
+        return self.path(raw)
+
     def existing_directory(self, raw: str) -> str:
         """The path of a folder, as by `path`. Raises ValueError when there is no such folder."""
-        path = self.path(raw)
+        path = self.given_path(raw)
         if not self.stored and not os.path.isdir(path):
             raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
         return path
@@ -190,7 +198,7 @@ class Source:
     def makeable_directory(self, raw: str) -> str:
         """The path of a folder to be made, as by `path`; makes nothing. Raises ValueError when none can be made
         there."""
-        path = self.path(raw)
+        path = self.given_path(raw)
         if not (self.stored or self.elsewhere):
             place = _nearest(path)
             if not os.path.isdir(place):
@@ -206,11 +214,12 @@ class Source:
         """
         if self.stored or self.elsewhere or "/" not in raw:
             return raw
+        self.given_path(raw)
         return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
 
     def existing_file(self, raw: str) -> str:
         """The path of a file, as by `path`. Raises ValueError when there is no such file."""
-        path = self.path(raw)
+        path = self.given_path(raw)
         if not self.stored and not os.path.isfile(path):
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
         return path

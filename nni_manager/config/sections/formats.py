@@ -73,6 +73,7 @@ def _mount_point(raw: str, source: Source) -> str:
     """The path of a mount point on the daemon's machine; it is not accessed, as that may hang."""
     if source.elsewhere and not os.path.isabs(raw):
         raise ValueError("must be an absolute path on the manager's machine, such as /mnt/data")
+    source.given_path(raw)
     return os.path.normpath(os.path.join(source.directory, os.path.expanduser(raw)))
 
 
@@ -167,7 +168,7 @@ FORMATS: Mapping[str, Format] = {
         lambda raw, source: _mount_point(scalars.text(raw), source), _TEXT, "path", reads_stored=False
     ),
     "elsewhere": Format(_scalar(scalars.text), _TEXT, "path", reads_stored=False),
-    "path": Format(lambda raw, source: source.path(scalars.text(raw)), _TEXT, "path"),
+    "path": Format(lambda raw, source: source.given_path(scalars.text(raw)), _TEXT, "path"),
     "program": Format(lambda raw, source: source.program(scalars.text(raw)), _TEXT, "path"),
     "directory": Format(lambda raw, source: source.existing_directory(scalars.text(raw)), _TEXT, "folder"),
     "makeable-directory": Format(lambda raw, source: source.makeable_directory(scalars.text(raw)), _TEXT, "folder"),

@@ -6,6 +6,7 @@ They work in the user's own code directory, or, with `sharedStorage`, in a copy 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit import checkpoints
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platform_kit.payload import checkpoint_beside, directory_environment, with_stand_in
 from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.shared_storage.job_folders import files, read_stretch
@@ -86,6 +88,18 @@ class LocalPlatform(Platform[LocalConfig]):
 
     def room(self) -> Room:
         return Room() if self._pool is None else self._pool.room()
+
+    def machines(self) -> Sequence[MachineReport]:
+        ledger = _THIS_MACHINE.name if self._pool is not None else ""
+        return [
+            MachineReport(
+                name="this machine",
+                key=_THIS_MACHINE.name,
+                ledger=ledger,
+                processors=os.cpu_count(),
+                load=os.getloadavg()[0],
+            )
+        ]
 
     def want(self, jobs: int) -> None:
         if self._pool is not None:

@@ -16,6 +16,7 @@ from nni_manager.machines.ssh.machine import Machine
 from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.platforms.remote.machine_jobs import MachineJobs
 from nni_manager.platforms.remote.shipping import ship
@@ -239,6 +240,21 @@ class ExperimentMachine:
         except PlatformUnavailable:
             self._untold.update(names)
             raise
+
+    @property
+    def report(self) -> MachineReport:
+        connection = self._lease.connection if self._lease is not None and self._is_entered else None
+        greeting = connection.greeting if connection is not None else None
+        return MachineReport(
+            name=self.entry.address.host,
+            key=self.entry.address.key,
+            ledger=self.keeper_machine.name,
+            why=self.why,
+            is_drained=self.entry.is_drained,
+            is_listed=True,
+            jobs=None if connection is None else len(connection.running),
+            processors=None if greeting is None else greeting.processors,
+        )
 
     @property
     def free_processors(self) -> int:

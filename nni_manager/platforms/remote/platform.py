@@ -19,6 +19,7 @@ from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_o
 from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.platforms.remote import cleaning, job
 from nni_manager.platforms.remote.config import RemoteConfig
@@ -125,6 +126,9 @@ class RemotePlatform(Platform[RemoteConfig]):
         self.host.wake("")
 
     # Room
+
+    def machines(self) -> Sequence[MachineReport]:
+        return [site.report for site in self._machines]
 
     def want(self, jobs: int) -> None:
         if self._pool is not None:

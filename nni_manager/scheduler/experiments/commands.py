@@ -19,6 +19,7 @@ from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text
 from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.machines.keeper.client import Keeper
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiments import (
     command_writes,
@@ -27,6 +28,7 @@ from nni_manager.scheduler.experiments import (
     preflight,
     service_changes,
 )
+from nni_manager.scheduler.experiments.about import labelling
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.left_objects import Found
@@ -70,10 +72,12 @@ class ExperimentCommands:
         return await self._launcher.create(submission)
 
     async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
-        """Changes limits, name, search space or training services of an open experiment; field names as in the
-        config."""
-        experiment = self._supervisor.find(id)
+        """Changes limits, name, search space or training services of an open experiment, or the name of a closed one;
+        field names as in the config."""
         _require_text(fields)
+        if fields.keys() == {"experimentName"} and services is None and self._supervisor.get(id) is None:
+            return await labelling.rename_closed(self._supervisor, id, fields["experimentName"])
+        experiment = self._supervisor.find(id)
         async with experiment.changing:
             before = experiment.spec
             spec = experiment_file.change(before, fields)
@@ -101,6 +105,10 @@ class ExperimentCommands:
         await self._write(experiment, lambda c: service_changes.write(c, experiment.folder, change))
         await service_changes.apply(experiment, change)
         return change.spec
+
+    async def label(self, id: str, fields: Mapping[str, object]) -> None:
+        """Changes ``notes``, ``tags`` or ``archived`` of an experiment, open or closed."""
+        await labelling.change(self._supervisor, id, fields)
 
     async def stop(self, id: str) -> None:
         """Stops the trials and closes the experiment; returns after that. Quiet for a closed one."""
@@ -297,6 +305,11 @@ class ExperimentCommands:
         """All open experiments."""
         found = map(self._supervisor.get, self._supervisor.open_ids)
         return tuple(experiment for experiment in found if experiment is not None)
+
+    @property
+    def connections(self) -> Connections:
+        """All connections of the daemon, and what its experiments share of machines."""
+        return self._shared.connections
 
     @property
     def changes(self) -> Changes:

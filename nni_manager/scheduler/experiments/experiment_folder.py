@@ -108,7 +108,7 @@ def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopenin
     Raises InvalidInput for unknown secrets, and AlreadyOwned, without a change, while another manager has it open.
     """
     folder.require_database()
-    lock = _own(folder)
+    lock = own(folder)
     try:
         adopt(folder)
         migrate(folder.database, "experiment")
@@ -145,7 +145,8 @@ def restore_status(folder: Folder, status: ExperimentStatus, ended_ms: int) -> N
                 experiments.set_status(connection, status, ended_ms)
 
 
-def _own(folder: Folder) -> Ownership:
+def own(folder: Folder) -> Ownership:
+    """The lock of a folder that is about to be written. Raises AlreadyOwned or StoreUnavailable."""
     try:
         return _lock(folder)
     except OSError as error:
@@ -185,7 +186,7 @@ def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Re
 def renew_secrets(folder: Folder, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
     """Replaces secrets of a closed experiment, and adds a missing environment. Raises as `renew`."""
     folder.require_database()
-    lock = _own(folder)
+    lock = own(folder)
     try:
         adopt(folder)
         migrate(folder.database, "experiment")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import list_summary
+from nni_manager.store.index import labels_file, list_summary
+from nni_manager.store.index.labels import Labels
 from nni_manager.store.migrate import require_ours
 from nni_manager.store.nni import nni_folder
 
 log = logging.getLogger(__name__)
 
+#: The column of an experiment without labels.
+_NO_LABELS = "{}"
 #: In the data directory.
 FILE = "index.sqlite"
 
@@ -45,10 +49,12 @@ class Entry:
     launched_ms: int | None = None
     #: Results of a closed one that lists show, as `list_summary` writes them; empty: not known.
     results: str = ""
+    labels: Labels = field(default_factory=Labels)
 
 
 _COLUMNS = (
-    "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms, results"
+    "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms, results,"
+    " labels"
 )
 
 
@@ -57,7 +63,7 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
     change."""
     drop_leftover(connection, entry.id)
     connection.execute(
-        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.id,
             str(entry.folder.path),
@@ -70,6 +76,7 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
             *_endpoint_columns(entry.endpoint),
             entry.launched_ms,
             "" if entry.is_open else entry.results,
+            _labels_text(entry.labels),
         ),
     )
 
@@ -109,6 +116,10 @@ def set_endpoint(connection: sqlite3.Connection, id: str, endpoint: Endpoint | N
 def set_config(connection: sqlite3.Connection, id: str, name: str | None, platform: str) -> None:
     """Stores the config fields that lists show."""
     connection.execute("UPDATE experiments SET name = ?, platform = ? WHERE id = ?", (name, platform, id))
+
+
+def set_labels(connection: sqlite3.Connection, id: str, labels: Labels) -> None:
+    connection.execute("UPDATE experiments SET labels = ? WHERE id = ?", (_labels_text(labels), id))
 
 
 def remove(connection: sqlite3.Connection, id: str) -> None:
@@ -230,6 +241,7 @@ def read_folder(folder: Folder) -> Entry:
         is_open=is_open,
         endpoint=_endpoint(port, prefix) if is_open else None,
         results=results,
+        labels=labels_file.read(folder.path),
     )
 
 
@@ -249,6 +261,7 @@ def _read_nni_folder(folder: Folder) -> Entry:
         ended_ms=head.ended_ms,
         is_open=False,
         results=results,
+        labels=labels_file.read(folder.path),
     )
 
 
@@ -261,7 +274,7 @@ def _recorded_results(connection: sqlite3.Connection) -> str:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    id_, folder, name, platform, status, created, ended, open_, port, prefix, launched, results = row
+    id_, folder, name, platform, status, created, ended, open_, port, prefix, launched, results, labels = row
     return Entry(
         id=id_,
         folder=Folder(Path(str(folder))),
@@ -274,7 +287,12 @@ def _entry(row: tuple[Any, ...]) -> Entry:
         endpoint=_endpoint(port, prefix),
         launched_ms=launched,
         results=results,
+        labels=Labels() if labels == _NO_LABELS else Labels.parse(json.loads(labels)),
     )
+
+
+def _labels_text(labels: Labels) -> str:
+    return _NO_LABELS if labels == Labels() else json.dumps(labels.as_json())
 
 
 def _endpoint(port: int | None, prefix: str | None) -> Endpoint | None:

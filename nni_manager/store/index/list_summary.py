@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import answers
-from nni_manager.store.index import pareto_set
+from nni_manager.store.index import best_course, pareto_set
 from nni_manager.store.index.pareto_set import ParetoSet, ParetoTrial
 
 
@@ -53,6 +53,10 @@ class ListSummary:
     objectives: Mapping[str, OptimizeMode] = field(default_factory=dict)
     #: None: no objectives.
     pareto_set: ParetoSet | None = None
+    #: The best result so far, after each of equal shares of the trials with one; only of a closed experiment.
+    course: tuple[float, ...] = ()
+    #: Milliseconds it was active; None: not known, or still counted.
+    exec_ms: int | None = None
 
     def text(self) -> str:
         """The results as JSON, for `parse`."""
@@ -68,6 +72,7 @@ def parse(text: str) -> ListSummary | None:
     mode = OptimizeMode(values.pop("optimize_mode"))
     objectives = {name: OptimizeMode(one) for name, one in values.pop("objectives", {}).items()}
     pareto_set = _parsed_set(values.pop("pareto_set", None))
+    course = tuple(values.pop("course", ()))
     return ListSummary(
         **values,
         optimize_mode=mode,
@@ -75,6 +80,7 @@ def parse(text: str) -> ListSummary | None:
         common_failure=failure and CommonFailure(**failure),
         objectives=objectives,
         pareto_set=pareto_set,
+        course=course,
     )
 
 
@@ -103,8 +109,10 @@ def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSumma
 
 def text_of(connection: sqlite3.Connection) -> str:
     """The summary as the index stores it."""
-    (config,) = connection.execute("SELECT config FROM experiment").fetchone()
-    return load(connection, json.loads(config)).text()
+    text, exec_ms = connection.execute("SELECT config, exec_ms FROM experiment").fetchone()
+    config = json.loads(text)
+    course = best_course.load(connection, maximizes=stored_config.maximizes(config))
+    return replace(load(connection, config), course=course, exec_ms=exec_ms).text()
 
 
 def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:

@@ -25,6 +25,7 @@ from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
+from nni_manager.store.index import best_course
 from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.migrate import migrate
 from nni_manager.store.nni import nni_history
@@ -87,12 +88,15 @@ def _summary_of(experiment: NniExperiment) -> ListSummary:
     """The summary, equal to the one after the folder is converted."""
     config = json.loads(experiment.params)
     maximizes = stored_config.maximizes(config)
+    results = [value for trial in experiment.trials if (value := _result(trial)) is not None]
     return ListSummary(
         counts=dict(Counter(trial.status for trial in experiment.trials)),
         trials_made=experiment.next_sequence_id,
         max_trial_number=config.get("maxTrialNumber"),
         optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
         best=_best(experiment.trials, maximizes=maximizes),
+        course=best_course.of(results, maximizes=maximizes),
+        exec_ms=experiment.exec_ms,
     )
 
 

@@ -10,6 +10,7 @@ const MODULES = new Set([
   "effect",
   "importance",
   "pair",
+  "pareto",
   "timeline",
   "distribution",
   "best_curves",

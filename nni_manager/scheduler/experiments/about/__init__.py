@@ -1,0 +1,1 @@
+"""What people note about experiments, and see of the training services that these share."""

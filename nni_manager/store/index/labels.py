@@ -1,0 +1,73 @@
+"""The labels of an experiment: what people note about it. Nothing is decided by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.text import require_text
+
+MOST_NOTES, MOST_TAGS, LONGEST_TAG = 10_000, 20, 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    #: Text of any number of lines; empty: none.
+    notes: str = ""
+    tags: tuple[str, ...] = ()
+    #: Lists leave it out unless asked for it.
+    is_archived: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {"notes": self.notes, "tags": list(self.tags), "archived": self.is_archived}
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """The labels that `as_json` gave. Raises InvalidInput."""
+        return cls().changed(values)
+
+    def changed(self, fields: Mapping[str, Any]) -> Self:
+        """The labels with other ``notes``, ``tags`` or ``archived``, as far as they are given. Raises InvalidInput."""
+        return replace(
+            self,
+            notes=_notes(fields["notes"]) if "notes" in fields else self.notes,
+            tags=_tags(fields["tags"]) if "tags" in fields else self.tags,
+            is_archived=_flag(fields["archived"]) if "archived" in fields else self.is_archived,
+        )
+
+
+def tags_in(text: str) -> list[str]:
+    """The tags of a text in which commas separate them."""
+    return [tag for part in text.split(",") if (tag := part.strip())]
+
+
+def _notes(value: object) -> str:
+    if not isinstance(value, str) or len(value) > MOST_NOTES:
+        raise InvalidInput(f"notes: must be a text of at most {MOST_NOTES} characters")
+    require_text("notes", value)
+    return value.replace("\r\n", "\n").strip()
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(tag, str) for tag in value):
+        raise InvalidInput("tags: must be a list of texts")
+    found = _distinct(tag.strip() for tag in value)
+    if len(found) > MOST_TAGS:
+        raise InvalidInput(f"tags: there are {len(found)}, and at most {MOST_TAGS} are kept")
+    for tag in found:
+        if not 0 < len(tag) <= LONGEST_TAG or "," in tag or not tag.isprintable():
+            raise InvalidInput(f"tags: {tag!r} must have 1 to {LONGEST_TAG} characters, and no comma or line break")
+        require_text("tags", tag)
+    return found
+
+
+def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(tags))
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput("archived: must be true or false")
+    return value

@@ -1,0 +1,80 @@
+"""Forms about one experiment, open or closed: its name, notes and tags; archiving; deleting it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from nni_manager.domain.errors import Conflict, InvalidInput
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES, MOST_TAGS, tags_in
+from nni_manager.web.rendering import back, context_of, experiment_id, form_of, is_on_endpoint, render
+
+
+async def _about(request: Request) -> Response:
+    entry = await _entry(request)
+    given = {"name": entry.name or "", "notes": entry.labels.notes, "tags": ", ".join(entry.labels.tags)}
+    return _about_form(request, entry, given, "")
+
+
+async def _change_about(request: Request) -> Response:
+    """Stores what differs; what is refused is shown again with the reason."""
+    entry, form = await _entry(request), await form_of(request)
+    given = {name: form.get(name, [""])[0] for name in ("name", "notes", "tags")}
+    try:
+        await _store(request, entry, given)
+    except (InvalidInput, Conflict) as error:
+        return _about_form(request, entry, given, str(error))
+    return await back(request)
+
+
+async def _store(request: Request, entry: Entry, given: dict[str, str]) -> None:
+    service, name = context_of(request).service, given["name"].strip() or None
+    labels = {"notes": given["notes"], "tags": tags_in(given["tags"])}
+    entry.labels.changed(labels)  # refused before anything is stored
+    if name != entry.name:
+        await service.change(entry.id, {"experimentName": name})
+    await service.label(entry.id, labels)
+
+
+def _about_form(request: Request, entry: Entry, given: dict[str, str], error: str) -> Response:
+    limits = {"notes": MOST_NOTES, "tags": MOST_TAGS, "tag": LONGEST_TAG}
+    status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
+    return render(request, "about.html", status, entry=entry, given=given, error=error, limits=limits)
+
+
+async def _archive(request: Request) -> Response:
+    archived = (await form_of(request)).get("archived", ["1"])[0] == "1"
+    await context_of(request).service.label(experiment_id(request), {"archived": archived})
+    return await back(request)
+
+
+async def _ask_to_delete(request: Request) -> Response:
+    entry = await _entry(request)
+    is_open = context_of(request).service.at_work(entry.id) is not None
+    return render(request, "delete.html", entry=entry, is_open=is_open)
+
+
+async def _delete(request: Request) -> Response:
+    context, id_ = context_of(request), experiment_id(request)
+    await context.service.delete(id_, also=lambda: context.release_code(id_))
+    if is_on_endpoint(request):
+        return render(request, "closed.html", id=id_)
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/", HTTPStatus.SEE_OTHER)
+
+
+async def _entry(request: Request) -> Entry:
+    return await context_of(request).service.entry(experiment_id(request))
+
+
+_HERE = "/experiments/{id}"
+ROUTES = [
+    Route(f"{_HERE}/about", _about),
+    Route(f"{_HERE}/about", _change_about, methods=["POST"]),
+    Route(f"{_HERE}/archive", _archive, methods=["POST"]),
+    Route(f"{_HERE}/delete", _ask_to_delete),
+    Route(f"{_HERE}/delete", _delete, methods=["POST"]),
+]

@@ -1,0 +1,214 @@
+"""The experiments of the list: chosen and ordered by what the index knows of them, so that no database of a closed one
+is opened; of open ones, which are few, what changes is read."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.store import stored_config
+from nni_manager.store.connection import Connection
+from nni_manager.store.index import best_course, list_summary, overview
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.list_summary import ListSummary
+from nni_manager.web.listing.list_query import ListQuery
+from nni_manager.web.table import sparkline
+
+if TYPE_CHECKING:
+    from nni_manager.web.rendering import PagesContext
+
+#: Experiments on a page.
+PAGE_SIZE = 50
+_ORDER = (*(one for one in TrialStatus if one not in OPEN_STATUSES), TrialStatus.RUNNING, TrialStatus.UNKNOWN)
+#: Results of closed experiments as they stand in the index, read once each.
+_parsed = lru_cache(maxsize=4096)(list_summary.parse)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExperiment:
+    """A row of the list."""
+
+    entry: Entry
+    status: ExperimentStatus
+    at_work: bool
+    hold: Hold | None = None
+    errors: tuple[str, ...] = ()
+    #: None: not known.
+    summary: ListSummary | None = field(default=None, repr=False)
+    #: The best so far, as `best_course` gives it.
+    course: tuple[float, ...] = ()
+    #: Milliseconds it was active; None: not known.
+    exec_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.entry.name or self.entry.id
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Trials by status, those that occur and have begun, ended ones first."""
+        counts = self.summary.counts if self.summary else {}
+        return {status: counts[status] for status in _ORDER if counts.get(status)}
+
+    @property
+    def ended(self) -> int:
+        counts = self.summary.counts if self.summary else {}
+        return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)
+
+    @property
+    def of(self) -> int:
+        """The limit, or without one all that were made."""
+        return (self.summary.max_trial_number or self.summary.trials_made) if self.summary else 0
+
+    @property
+    def best(self) -> float | None:
+        return self.summary.best.value if self.summary and self.summary.best else None
+
+    @property
+    def spark(self) -> str:
+        return sparkline.points(self.course)
+
+    @property
+    def may_stop(self) -> bool:
+        return self.at_work or self.status is ExperimentStatus.VIEWED
+
+    @property
+    def may_resume(self) -> bool:
+        return not self.at_work or self.hold is not None or self.status is ExperimentStatus.ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPage:
+    """A page of the list."""
+
+    rows: Sequence[ListedExperiment]
+    #: All experiments, and those that match.
+    total: int
+    matching: int
+    archived: int
+    pages: int
+    #: What may be chosen.
+    platforms: Sequence[str]
+    tags: Sequence[str]
+    statuses: Sequence[ExperimentStatus]
+
+
+async def read(context: PagesContext, query: ListQuery) -> ListedPage:
+    """The page of the list that a query asks for. Raises StoreError when the index cannot be read."""
+    entries = await context.service.entries()
+    matching = [entry for entry in entries if _matches(entry, query)]
+    rows = await _page_of(context, matching, query)
+    return ListedPage(
+        rows=rows,
+        total=len(entries),
+        matching=len(matching),
+        archived=sum(entry.labels.is_archived for entry in entries),
+        pages=max(1, -(-len(matching) // PAGE_SIZE)),
+        platforms=sorted({name for entry in entries for name in _platforms(entry)}),
+        tags=sorted({tag for entry in entries for tag in entry.labels.tags}),
+        statuses=sorted({entry.status for entry in entries}),
+    )
+
+
+async def _page_of(context: PagesContext, entries: list[Entry], query: ListQuery) -> list[ListedExperiment]:
+    start, end = (query.page - 1) * PAGE_SIZE, query.page * PAGE_SIZE
+    if (by_entry := _BY_ENTRY.get(query.sort)) is not None:
+        chosen = sorted(entries, key=by_entry, reverse=query.is_reversed)[start:end]
+        return list(await asyncio.gather(*(listed(context, entry) for entry in chosen)))
+    rows = await asyncio.gather(*(listed(context, entry) for entry in entries))
+    value, sign = _BY_ROW[query.sort], -1 if query.is_reversed else 1
+    return sorted(rows, key=lambda row: _last_without(value(row), sign))[start:end]
+
+
+#: Orders that entries alone decide.
+_BY_ENTRY: Mapping[str, Callable[[Entry], Any]] = {
+    "created": lambda entry: (entry.created_ms, entry.id),
+    "name": lambda entry: ((entry.name or entry.id).lower(), entry.id),
+    "status": lambda entry: (entry.status, entry.created_ms),
+    "platform": lambda entry: (entry.platform, entry.created_ms),
+}
+_BY_ROW: Mapping[str, Callable[[ListedExperiment], float | None]] = {
+    "best": lambda row: row.best,
+    "trials": lambda row: row.ended,
+    "duration": lambda row: row.exec_ms,
+}
+
+
+def _last_without(value: float | None, sign: int) -> tuple[bool, float]:
+    is_missing = value is None or math.isnan(value)
+    return is_missing, 0.0 if value is None or is_missing else sign * value
+
+
+def _matches(entry: Entry, query: ListQuery) -> bool:
+    if (query.archived, entry.labels.is_archived) in (("", True), ("only", False)):
+        return False
+    if query.statuses and entry.status not in query.statuses:
+        return False
+    if query.platform and query.platform not in _platforms(entry):
+        return False
+    if query.tag and query.tag not in entry.labels.tags:
+        return False
+    text = "\n".join((entry.id, entry.name or "", entry.labels.notes, *entry.labels.tags)).lower()
+    return all(word in text for word in query.words)
+
+
+def _platforms(entry: Entry) -> list[str]:
+    return entry.platform.replace(",", " ").split()
+
+
+# A row
+
+
+async def listed(context: PagesContext, entry: Entry) -> ListedExperiment:
+    """A row: of a closed experiment from the index alone; for one that cannot be read, with the reason."""
+    if context.service.at_work(entry.id) is not None:
+        try:
+            return await _open_one(context, entry)
+        except NniManagerError as error:
+            return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
+    live = context.service.live(entry.id)
+    hold, summary = live.derived_hold, _parsed(entry.results)
+    return ListedExperiment(
+        entry=entry,
+        status=entry.status,
+        at_work=False,
+        hold=hold,
+        errors=tuple(filter(None, (hold.sentence if hold else "", live.problem))) or _missing(context, entry),
+        summary=summary,
+        course=summary.course if summary else (),
+        exec_ms=summary.exec_ms if summary else None,
+    )
+
+
+def _missing(context: PagesContext, entry: Entry) -> tuple[str, ...]:
+    """The sentence that the folder is gone. It is looked for only on the index's own disk: others may be slow."""
+    path = entry.folder.path
+    if path.parent != context.data_directory or path.exists():
+        return ()
+    return (f"its folder is gone: {path}; deleting it takes it off the list",)
+
+
+async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
+    live, now_ms = context.service.live(entry.id), context.clock()
+
+    def read(connection: Connection) -> ListedExperiment:
+        found = overview.load(connection, live, now_ms)
+        return ListedExperiment(
+            entry=entry,
+            status=found.row.status,
+            at_work=True,
+            hold=found.hold,
+            errors=found.errors,
+            summary=found.summary,
+            course=best_course.load(connection, maximizes=stored_config.maximizes(found.config)),
+            exec_ms=found.exec_ms,
+        )
+
+    return await context.service.read(entry.id, read)

@@ -1,0 +1,1 @@
+"""Training services, their machines and GPUs, and the forms that change them."""

@@ -1,0 +1,12 @@
+// A chosen file is read into the field, where it can be seen and changed before it is sent. Without this script the file
+// itself is sent.
+
+const file = document.getElementById("file");
+const field = document.getElementById("config");
+
+file?.addEventListener("change", async () => {
+  if (!file.files.length) return;
+  field.value = await file.files[0].text();
+  file.value = "";
+  field.focus();
+});

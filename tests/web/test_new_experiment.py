@@ -1,0 +1,110 @@
+"""A new experiment from a pasted or an uploaded file: what is wrong beside its line, or the experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from nni_manager.api.application import create_application
+from nni_manager.config import experiment_file
+from nni_manager.domain.errors import ConfigInvalid
+from nni_manager.web.pages import PagesContext, create_pages
+from tests.api.world import World
+from tests.web.test_pages import Page, get
+
+pytestmark = pytest.mark.unit
+
+
+async def send(visitor: httpx.AsyncClient, text: str, action: str = "check", **files: bytes) -> httpx.Response:
+    """As a browser sends the form; `file`: an uploaded file."""
+    uploaded = {name: ("experiment.yml", content, "application/yaml") for name, content in files.items()}
+    none = {} if files else {"file": ("", b"", "application/octet-stream")}
+    return await visitor.post("/new", data={"config": text, "action": action}, files={**uploaded, **none})
+
+
+def right(world: World, **fields: object) -> str:
+    return yaml.safe_dump(world.config(**fields), sort_keys=False)
+
+
+async def test_what_is_wrong_stands_beside_its_line_in_the_words_of_config_check(
+    visitor: httpx.AsyncClient, world: World, tmp_path: Path
+) -> None:
+    text = right(world, trialConcurrency=0, tuner={"name": "TPEE"})
+    answer = await send(visitor, text)
+    assert answer.status_code == 400
+    page = Page(answer.text)
+    with pytest.raises(ConfigInvalid) as caught:
+        experiment_file.load(text, directory=tmp_path)
+    assert len(caught.value.problems) == 2
+    for problem in caught.value.problems:
+        assert f"line {problem.line}: {problem.field}: {problem.message}" in page.text
+    assert "2 things are wrong; nothing was made" in page.text
+    assert (await visitor.get("/api/v1/experiments")).json()["total"] == 0
+
+
+async def test_paths_must_be_absolute(visitor: httpx.AsyncClient, world: World) -> None:
+    answer = await send(visitor, right(world, trialCodeDirectory="code"))
+    assert answer.status_code == 400 and "code must be an absolute path: it is looked for on" in Page(answer.text).text
+    missing = await send(visitor, right(world, trialCodeDirectory=None))
+    assert "trialCodeDirectory" in missing.text and missing.status_code == 400
+    assert "Paths in it must be absolute" in (await get(visitor, "/new")).text
+
+
+async def test_a_right_file_is_checked_then_started(visitor: httpx.AsyncClient, world: World) -> None:
+    checked = await send(visitor, right(world, tuner={"name": "TPE"}))
+    assert checked.status_code == 200 and "This can be started here. 1 warning" in Page(checked.text).text
+    assert "is not written, so smallest results count as best" in checked.text
+    assert (await visitor.get("/api/v1/experiments")).json()["total"] == 0
+    started = await send(visitor, right(world), "start")
+    assert started.status_code == 303, started.text
+    assert "digits" in (await get(visitor, started.headers["Location"])).text
+
+
+async def test_an_uploaded_file_goes_before_the_field(visitor: httpx.AsyncClient, world: World) -> None:
+    started = await send(visitor, "nothing: here", "start", file=right(world, experimentName="über").encode())
+    assert started.status_code == 303
+    [listed] = (await visitor.get("/api/v1/experiments")).json()["experiments"]
+    assert listed["name"] == "über"
+    refused = await send(visitor, "", "start", file=b"\xff\xfe\x00")
+    assert refused.status_code == 400 and "not UTF-8" in refused.text
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "just words", "<script>alert(1)</script>: 1"])
+async def test_what_is_no_experiment_is_refused(visitor: httpx.AsyncClient, text: str) -> None:
+    answer = await send(visitor, text, "start")
+    assert answer.status_code == 400 and "wrong" in answer.text and "<script>alert" not in answer.text
+
+
+async def test_a_form_of_another_kind_is_refused(visitor: httpx.AsyncClient) -> None:
+    answer = await visitor.post("/new", data={"config": "x"})
+    assert answer.status_code == 400 and "multipart/form-data" in answer.text
+
+
+async def test_other_sites_cannot_send_it(visitor: httpx.AsyncClient, world: World) -> None:
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = await visitor.post("/new", files={"config": (None, right(world))}, headers=headers)
+        assert answer.status_code == 403
+
+
+async def test_a_reader_is_offered_nothing_and_refused(world: World) -> None:
+    async def never(_: str) -> None:
+        raise AssertionError("it was read")
+
+    context = PagesContext(service=world.service, version="1", analysis=world.analysis, read_experiment=never)  # type: ignore[arg-type]
+    application = create_application(world.context, token="t" * 20, read_token="r" * 20, pages=create_pages(context))
+    async with world.calling(application, headers={"Authorization": f"Bearer {'r' * 20}"}) as reader:
+        assert (await reader.get("/new")).status_code == 409
+        assert (await reader.post("/new", files={"config": (None, "x")})).status_code == 403
+        page = await get(reader, "/")
+        assert "/new" not in page.values("a", "href")
+        for path in ("/platforms", "/"):
+            assert (await get(reader, path)).values("form", "method").count("post") == 0
+
+
+async def test_without_a_reader_of_files_the_page_is_not_there(world: World) -> None:
+    context = PagesContext(service=world.service, version="1", analysis=world.analysis)
+    async with world.calling(create_application(world.context, pages=create_pages(context))) as visitor:
+        assert (await visitor.get("/new")).status_code == 404
