@@ -18,6 +18,7 @@ from nni_manager.api import (
     experiments,
     logs,
     platforms,
+    provenance,
     submission,
     trial_files,
     trials,
@@ -128,6 +129,7 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
 _ROUTERS = (
     events.router,
     experiments.router,
+    provenance.router,
     trials.router,
     trials.metrics_router,
     platforms.router,

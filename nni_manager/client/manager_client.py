@@ -88,13 +88,15 @@ class ManagerClient:
         endpoint: Json | None = None,
         debug: bool = False,
         secrets: Mapping[str, str] | None = None,
+        provenance: Json | None = None,
         id: str = "",
     ) -> str:
         """Makes an experiment; returns its id, which is `id` where one is given: raises Conflict when it is taken.
         `config`: text of an experiment file, `file` its name in messages.
         Relative paths start at the absolute `directory`, or in the code that was sent as `code` (SHA-256).
-        `environment`: None: the daemon's. `secrets`: reference → value, of those the daemon cannot look up. `endpoint`:
-        a port for the experiment, ``{"port": number or None, "urlPrefix": text}``."""
+        `environment`: None: the daemon's. `secrets`: reference → value, of those the daemon cannot look up.
+        `provenance`: what was recorded where the code is; None: the daemon looks there itself. `endpoint`: a port for
+        the experiment, ``{"port": number or None, "urlPrefix": text}``."""
         body: Json = {"config": config, "file": file}
         given = {
             "directory": directory,
@@ -104,6 +106,7 @@ class ManagerClient:
             "endpoint": endpoint,
             "debug": debug or None,
             "secrets": secrets,
+            "provenance": provenance,
             "id": id,
         }
         body |= {name: value for name, value in given.items() if value not in ("", None)}
@@ -136,6 +139,13 @@ class ManagerClient:
         """The experiments, oldest first."""
         found: list[Json] = self._get(_EXPERIMENTS, {"status": status})["experiments"]
         return found
+
+    def provenance(self, id: str) -> Json | None:
+        """What is needed to repeat an experiment; None: nothing was recorded."""
+        try:
+            return self._get(f"{_EXPERIMENTS}/{quote(id, safe='')}/provenance")
+        except NotFound:
+            return None
 
     def experiment(self, id: str) -> Json:
         return self._get(_experiment(id))

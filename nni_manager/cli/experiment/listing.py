@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment import origin, selection
 from nni_manager.cli.output import table, terminal
 from nni_manager.cli.output.table import Column, Row
 from nni_manager.cli.output.values import echo_json, facts
@@ -99,10 +99,11 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
     """Show everything about an experiment."""
     client = connect()
     found = client.experiment(selection.choose(client, id))
+    record = client.provenance(found["id"])
     if as_json:
-        echo_json(found)
+        echo_json({**found, "provenance": record})
     else:
-        click.echo(facts({**_status(found), **_description(found)}, terminal.width()))
+        click.echo(facts({**_status(found), **_description(found), **origin.facts(record)}, terminal.width()))
 
 
 @experiment.command()

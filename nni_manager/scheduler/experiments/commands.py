@@ -35,8 +35,9 @@ from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
 from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments
+from nni_manager.store.experiment import experiments, provenance
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Live
@@ -61,13 +62,16 @@ class ExperimentCommands:
         self._supervisor = supervisor
         self._shared = supervisor.shared
         self._launcher = Launcher(supervisor)
+        self.provenance = ProvenanceRecorder(self._note_provenance)
 
     # Experiments
 
     async def create(self, submission: Submission) -> str:
         """Creates and starts an experiment; returns its id. A failure leaves nothing behind."""
         _require_text(submission.spec.canonical)  # a folder name may not be UTF-8
-        return await self._launcher.create(submission)
+        id_ = await self._launcher.create(submission)
+        self.provenance.begin(submission)
+        return id_
 
     async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
         """Changes limits, name, search space or training services of an open experiment; field names as in the
@@ -359,6 +363,9 @@ class ExperimentCommands:
         """Ends the jobs of a deleted experiment; those that cannot be ended now stay noted in the index."""
         may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
         await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
+
+    async def _note_provenance(self, id: str, record: Mapping[str, Any]) -> None:
+        await self._supervisor.find(id).database.try_write(lambda c: provenance.put(c, record))
 
     async def _close_all(self, id: str) -> None:
         self._supervisor.give_up(id)
