@@ -45,6 +45,7 @@ from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.nni import nni_registry
 from nni_manager.store.ownership import Ownership
 from nni_manager.web.pages import PagesContext, create_pages
+from nni_manager.web.report import report
 
 log = logging.getLogger(__name__)
 
@@ -148,13 +149,16 @@ async def _listeners(
     auto: bool,
 ) -> AsyncIterator[Listeners]:
     listeners: Listeners
-    context = _context(settings, service, analysis, stopping, placeholders, lambda: listeners.open, auto=auto)
-    api = create_api(context)
-    pages = create_pages(
-        PagesContext(
-            service=service, version=__version__, analysis=analysis, stopping=stopping, describe_api=api.openapi
-        )
+    shown = PagesContext(
+        service=service,
+        version=__version__,
+        analysis=analysis,
+        stopping=stopping,
+        describe_api=lambda: api.openapi(),
     )
+    context = _context(settings, shown, placeholders, lambda: listeners.open, auto=auto)
+    api = create_api(context)
+    pages = create_pages(shown)
     nni = create_nni_application(context)
     application = create_application(
         context,
@@ -188,14 +192,13 @@ async def _listeners(
 
 def _context(
     settings: Settings,
-    service: ExperimentCommands,
-    analysis: Analysis,
-    stopping: asyncio.Event,
+    pages: PagesContext,
     placeholders: PlaceholderProcesses,
     listeners: Callable[[], Sequence[Listener]],
     *,
     auto: bool,
 ) -> ApiContext:
+    service, stopping = pages.service, pages.stopping
     return ApiContext(
         service=service,
         version=__version__,
@@ -205,7 +208,8 @@ def _context(
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
         placeholders=placeholders,
-        analysis=analysis,
+        analysis=pages.analysis,
+        report=partial(report.build, pages),
         ends_by_itself=auto,
     )
 

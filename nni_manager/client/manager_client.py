@@ -143,9 +143,13 @@ class ManagerClient:
     def provenance(self, id: str) -> Json | None:
         """What is needed to repeat an experiment; None: nothing was recorded."""
         try:
-            return self._get(f"{_EXPERIMENTS}/{quote(id, safe='')}/provenance")
+            return self._get(f"{_experiment(id)}/provenance")
         except NotFound:
             return None
+
+    def report(self, id: str) -> bytes:
+        """The report of an experiment: one HTML file."""
+        return self._call("GET", f"{_experiment(id)}/report", timeout_s=_PACKING_TIMEOUT_S).body
 
     def experiment(self, id: str) -> Json:
         return self._get(_experiment(id))

@@ -192,10 +192,11 @@ async def _masked(request: Request) -> dict[str, Any]:
 
 async def _dimensions(request: Request) -> list[Dimension]:
     answer = await context_of(request).analysis.ask(experiment_id(request), "columns", Query())
-    return [_dimension(one) for one in json.loads(answer.text)["parameters"]]
+    return [dimension(one) for one in json.loads(answer.text)["parameters"]]
 
 
-def _dimension(one: Mapping[str, Any]) -> Dimension:
+def dimension(one: Mapping[str, Any]) -> Dimension:
+    """`one`: a parameter in the answer to ``columns``."""
     choices, low, high = one["choices"], one["low"], one["high"]
     values = ", ".join(map(formats.short, choices)) if choices else ""
     if low is not None or high is not None:
