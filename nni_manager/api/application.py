@@ -13,6 +13,7 @@ from nni_manager.api import (
     analysis,
     code,
     daemon,
+    disk,
     errors,
     events,
     experiments,
@@ -130,6 +131,7 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
 _ROUTERS = (
     events.router,
     experiments.router,
+    disk.router,
     provenance.router,
     report.router,
     trials.router,

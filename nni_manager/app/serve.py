@@ -39,6 +39,7 @@ from nni_manager.client import service_note
 from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.disk_watch import watched
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
@@ -101,6 +102,7 @@ async def _serve(
         reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
         analysis = await stack.enter_async_context(answering(service.stored_state))
+        await stack.enter_async_context(watched(service, warnings))
         async with _listeners(
             settings, lock, service, analysis, stopping, placeholders, reserved, endpoints, auto=auto
         ) as listeners:

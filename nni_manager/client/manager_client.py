@@ -147,6 +147,14 @@ class ManagerClient:
         except NotFound:
             return None
 
+    def disk_use(self, id: str) -> Json:
+        """The room that an experiment takes on the manager's machine, in bytes by part."""
+        return self._get(f"{_experiment(id)}/disk")
+
+    def disk(self) -> Json:
+        """The disk of the data directory."""
+        return self._get("/api/v1/disk")
+
     def report(self, id: str) -> bytes:
         """The report of an experiment: one HTML file."""
         return self._call("GET", f"{_experiment(id)}/report", timeout_s=_PACKING_TIMEOUT_S).body

@@ -20,6 +20,7 @@ from nni_manager.domain.text import require_finite, require_text
 from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.scheduler.changes import Changes
+from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments import (
     command_writes,
     experiment_folder,
@@ -62,6 +63,7 @@ class ExperimentCommands:
         self._supervisor = supervisor
         self._shared = supervisor.shared
         self._launcher = Launcher(supervisor)
+        self.disk = Disk(self._shared.settings.data_dir, self._shared.settings.disk_warning_mib)
         self.provenance = ProvenanceRecorder(self._note_provenance)
 
     # Experiments
