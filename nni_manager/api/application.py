@@ -22,6 +22,7 @@ from nni_manager.api import (
     provenance,
     report,
     submission,
+    tensorboard,
     trial_files,
     trials,
 )
@@ -133,6 +134,7 @@ _ROUTERS = (
     experiments.router,
     disk.router,
     provenance.router,
+    tensorboard.router,
     report.router,
     trials.router,
     trials.metrics_router,

@@ -26,6 +26,7 @@ from nni_manager.cli.experiment.plan import plan
 from nni_manager.cli.experiment.prune import prune
 from nni_manager.cli.experiment.report import report
 from nni_manager.cli.experiment.stop import stop
+from nni_manager.cli.experiment.tensorboard import tensorboard
 from nni_manager.cli.experiment.top import top
 from nni_manager.cli.experiment.update import update
 from nni_manager.cli.experiment.webui import webui
@@ -67,6 +68,7 @@ for _command in (
     config,
     algo,
     top,
+    tensorboard,
     webui,
     plan,
     platform,

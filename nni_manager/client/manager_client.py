@@ -155,6 +155,20 @@ class ManagerClient:
         """The disk of the data directory."""
         return self._get("/api/v1/disk")
 
+    def start_tensorboard(self, id: str, trials: Sequence[str], port: int | None = None) -> Json:
+        """Starts TensorBoard on the manager's machine for these trials; returns once it answers."""
+        body: Json = {"trials": list(trials)} | ({"port": port} if port is not None else {})
+        return self._json("POST", f"{_experiment(id)}/tensorboards", body, timeout_s=_CODE_TIMEOUT_S)
+
+    def tensorboards(self, id: str) -> list[Json]:
+        """The TensorBoards of an experiment, oldest first."""
+        found: list[Json] = self._get(f"{_experiment(id)}/tensorboards")["tensorboards"]
+        return found
+
+    def stop_tensorboards(self, id: str) -> None:
+        """Ends all TensorBoards of an experiment."""
+        self._call("DELETE", f"{_experiment(id)}/tensorboards")
+
     def report(self, id: str) -> bytes:
         """The report of an experiment: one HTML file."""
         return self._call("GET", f"{_experiment(id)}/report", timeout_s=_PACKING_TIMEOUT_S).body

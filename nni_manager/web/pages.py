@@ -16,7 +16,7 @@ from starlette.routing import Route
 from nni_manager.domain.errors import InvalidInput, NniManagerError, status_of
 from nni_manager.web import api_page, buttons, experiment_pages, shown_experiments, static_files
 from nni_manager.web.comparison import comparison_page
-from nni_manager.web.experiment import config_page, manager_log
+from nni_manager.web.experiment import config_page, manager_log, tensorboard_page
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
 from nni_manager.web.stream import States
 from nni_manager.web.table import table_pages
@@ -37,6 +37,7 @@ def create_pages(context: PagesContext) -> Starlette:
         *table_pages.ROUTES,
         *config_page.ROUTES,
         *manager_log.ROUTES,
+        *tensorboard_page.ROUTES,
         *trial_pages.ROUTES,
         *failure_pages.ROUTES,
         *buttons.ROUTES,

@@ -37,6 +37,7 @@ from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
+from nni_manager.scheduler.tensorboard.boards import TensorBoards
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import experiments, provenance
 from nni_manager.store.index import index
@@ -64,6 +65,7 @@ class ExperimentCommands:
         self._shared = supervisor.shared
         self._launcher = Launcher(supervisor)
         self.disk = Disk(self._shared.settings.data_dir, self._shared.settings.disk_warning_mib)
+        self.tensorboards = TensorBoards(self, self._shared.settings.data_dir)
         self.provenance = ProvenanceRecorder(self._note_provenance)
 
     # Experiments
@@ -327,8 +329,8 @@ class ExperimentCommands:
         return self._supervisor.is_open(id) or id in self._supervisor.unsettled
 
     def on_closed(self, callback: Callable[[str], None]) -> None:
-        """Sets the one callback, called with the id of each experiment that was closed."""
-        self._supervisor.on_closed = callback
+        """Sets the one callback, called with the id of each experiment that was closed; its TensorBoards end, too."""
+        self._supervisor.on_closed = self.tensorboards.before(callback)
 
     def problem(self, id: str) -> str:
         """Why its endpoint is not open; empty: no problem."""
