@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -122,11 +123,25 @@ async def test_one_without_a_browser_ends(
 
 
 async def test_connection_is_seen(api: httpx.AsyncClient, boards: TensorBoards) -> None:
-    found = await start(api)
-    assert found["port"] not in module.ports.connected()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert port not in module.ports.connected()
+    found = (await api.post(API, json={"trials": ["good1"], "port": port})).json()
     async with httpx.AsyncClient(trust_env=False) as client:
         await client.get(found["url"])
         assert found["port"] in module.ports.connected()
+
+
+async def test_port_that_was_taken_meanwhile_costs_nothing(
+    api: httpx.AsyncClient, boards: TensorBoards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port, free = other.getsockname()[1], module.ports.free
+        monkeypatch.setattr(module.ports, "free", lambda taken, wanted: free(taken, wanted) if port in taken else port)
+        assert (await start(api))["port"] != port
 
 
 async def test_missing_program_is_told(

@@ -68,18 +68,38 @@ class TensorBoards:
         async with self._turn:  # a port is taken before the next one is looked for
             if self._is_closed or len(self._boards) >= _MOST:
                 raise Conflict(f"{len(self._boards)} TensorBoards run; stop one first")
-            chosen = await asyncio.to_thread(ports.free, [board.port for board in self._boards.values()], port)
+            board = await self._started(experiment_id, logs, port, program, environment)
+        words = (board.id, experiment_id, board.url)
+        log.info("TensorBoard %s of experiment %s: %s", *words, extra={"action": "tensorboard"})
+        self._watch()
+        return board
+
+    async def _started(
+        self,
+        experiment_id: str,
+        logs: Sequence[TrialLogs],
+        wanted: int | None,
+        program: str,
+        environment: Mapping[str, str],
+    ) -> Board:
+        """A board that answers; on the next port where another program took the first one meanwhile."""
+        taken = {board.port for board in self._boards.values()}
+        while True:
+            port = await asyncio.to_thread(ports.free, taken, wanted)
             id_ = secrets.token_hex(3)
-            board = Board(id_, experiment_id, logs, self._folder / id_, chosen)
+            board = Board(id_, experiment_id, logs, self._folder / id_, port)
             self._boards[id_], self._used_s[id_] = board, time.monotonic()
             try:
                 await board.start(program, environment)
+                return board
+            except InvalidInput:
+                self._forget(id_)
+                if wanted is not None or ports.is_free(port):
+                    raise
+                taken.add(port)
             except BaseException:
                 self._forget(id_)
                 raise
-        log.info("TensorBoard %s of experiment %s: %s", id_, experiment_id, board.url, extra={"action": "tensorboard"})
-        self._watch()
-        return board
 
     async def stop(self, board: Board) -> None:
         self._forget(board.id)

@@ -18,16 +18,17 @@ _LISTENS = "0A"
 def free(taken: Collection[int], wanted: int | None = None) -> int:
     """The wanted port, else the first free one from 6006 on. Raises Conflict."""
     if wanted is not None:
-        if wanted in taken or not _is_free(wanted):
+        if wanted in taken or not is_free(wanted):
             raise Conflict(f"port {wanted} is taken; name another one, or none")
         return wanted
     for port in range(FIRST, FIRST + _COUNT):
-        if port not in taken and _is_free(port):
+        if port not in taken and is_free(port):
             return port
     raise Conflict(f"the ports from {FIRST} to {FIRST + _COUNT - 1} are taken; stop a TensorBoard")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a program could listen on it now."""
     with socket.socket() as probe, suppress(OSError):
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((HOST, port))
