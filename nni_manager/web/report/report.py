@@ -28,8 +28,8 @@ from nni_manager.web.report import chart_answers, modules, pareto_chart
 from nni_manager.web.shown_experiments import ShownExperiment
 from nni_manager.web.trial.failure_pages import Failure, with_examples
 
-#: Best trials, ways of failing, characters of the diff and of an example's stderr that a report has.
-_MOST_BEST, _MOST_FAILURES, _MOST_DIFF, _MOST_STDERR = 20, 50, 256 * 1024, 4000
+#: Best trials, ways of failing, and characters of an example's stderr that a report has.
+_MOST_BEST, _MOST_FAILURES, _MOST_STDERR = 20, 50, 4000
 _STYLES = ("light.css", "style.css", "pages.css", "trial.css", "charts.css", "report/report.css")
 
 
@@ -99,7 +99,6 @@ def _rendered(contents: _Contents, now_ms: int, version: str) -> bytes:
             dimensions=[config_page.dimension(one) for one in columns["parameters"]],
             config_text=json.dumps(contents.config, indent=2, ensure_ascii=False),
             origin=contents.origin,
-            most_diff=_MOST_DIFF,
             most_stderr=_MOST_STDERR,
             made_ms=now_ms,
             version=version,
