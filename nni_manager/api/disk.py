@@ -20,7 +20,7 @@ router = APIRouter(prefix="/api/v1")
     responses=documented(404, 503),
 )
 async def use(id: ExperimentId, context: Context) -> DiskUse:
-    """By part: database, trials, checkpoints, code. Counted when asked for, and up to a minute old."""
+    """Bytes by part: database, trials, checkpoints, code. Counted when asked for, and up to a minute old."""
     entry = await context.service.entry(id)
     found = await context.service.disk.use_of(entry.folder)
     return DiskUse(

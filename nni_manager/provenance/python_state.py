@@ -15,10 +15,6 @@ _MOST_BYTES = 2**20
 #: Names of folders alone: reading the metadata of hundreds of packages takes a second. Any Python 3 runs it.
 _LISTING = """\
 import json, os, sys
-try:
-    os.nice(15)
-except OSError:
-    pass
 found = {}
 for place in sys.path:
     try:

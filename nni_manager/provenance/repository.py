@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.provenance import child
@@ -23,6 +24,10 @@ MOST_UNTRACKED = 200
 #: Programs that a repository's configuration names are not run, and nothing is asked or written.
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "diff.external=")
 _SETTINGS = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
+#: In place of a commit.
+_INITIAL = "(initial)"
+#: Beginnings of lines about tracked files that differ: changed, renamed, unmerged.
+_CHANGED = ("1 ", "2 ", "u ")
 _NO_REPOSITORY = "the folder is in no git repository, or in one of another user"
 
 
@@ -43,7 +48,7 @@ class CodeState:
     is_diff_cut: bool = False
     #: Values in the diff that looked like secrets and are masked.
     masked_values: int = 0
-    #: Names of files that git does not know and does not ignore; at most `MOST_UNTRACKED`.
+    #: Files that git does not know and does not ignore, by their paths in the repository; at most `MOST_UNTRACKED`.
     untracked: tuple[str, ...] = ()
     problem: str = ""
 
@@ -82,27 +87,27 @@ class _Git:
 
 
 async def _state(git: _Git, directory: str, secrets: SecretTexts) -> CodeState:
-    if not await git.line("rev-parse", "--is-inside-work-tree"):
+    try:
+        status = await git.ask("status", "--porcelain=v2", "--branch", "--untracked-files=all", "-z", "--", ".")
+    except NoAnswer:
         return CodeState(directory=directory, problem=_NO_REPOSITORY)
-    commit = await git.line("rev-parse", "--verify", "--quiet", "HEAD")
-    branch = await git.line("symbolic-ref", "--quiet", "--short", "HEAD")
-    remote = secrets.redacted(await git.line("config", "--get", "remote.origin.url"))
-    if not commit:
-        return CodeState(directory=directory, branch=branch, remote=remote, problem="nothing has been committed yet")
-    diff = await git.ask(
-        *("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--", "."),
-        most=MOST_DIFF,
-    )
-    text, values = await masked(diff.data, secrets)
-    untracked = (await git.ask("ls-files", "--others", "--exclude-standard", "-z")).data
-    names = [name for name in untracked.decode(errors="replace").split("\0") if name]
-    return CodeState(
+    entries = status.data.decode(errors="replace").split("\0")[: -1 if status.is_cut else None]
+    head = dict(entry[2:].partition(" ")[::2] for entry in entries if entry.startswith("# "))
+    untracked = [entry[2:] for entry in entries if entry.startswith("? ")]
+    found = CodeState(
         directory=directory,
-        commit=commit,
-        branch=branch,
-        remote=remote,
-        diff=text,
-        is_diff_cut=diff.is_cut,
-        masked_values=values,
-        untracked=tuple(names[:MOST_UNTRACKED]),
+        branch=head.get("branch.head", "").replace("(detached)", ""),
+        remote=secrets.redacted(await git.line("config", "--get", "remote.origin.url")),
+        untracked=tuple(untracked[:MOST_UNTRACKED]),
     )
+    if (commit := head.get("branch.oid", _INITIAL)) == _INITIAL:
+        return replace(found, problem="nothing has been committed yet")
+    has_changes = any(entry[:2] in _CHANGED for entry in entries)
+    return replace(found, commit=commit, **(await _diff(git, secrets) if has_changes else {}))
+
+
+async def _diff(git: _Git, secrets: SecretTexts) -> dict[str, Any]:
+    words = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--", ".")
+    diff = await git.ask("diff", "HEAD", *words, most=MOST_DIFF)
+    text, values = await masked(diff.data, secrets)
+    return {"diff": text, "is_diff_cut": diff.is_cut, "masked_values": values}

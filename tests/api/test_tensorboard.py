@@ -27,7 +27,7 @@ NNI = "/experiments/seeded/api/v1/nni"
 
 @pytest.fixture
 async def boards(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TensorBoards]:
-    """Of an experiment with two trials that wrote something."""
+    """The TensorBoards of a manager whose experiment has two trials that wrote something."""
     install(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     folder = await world.add("seeded")

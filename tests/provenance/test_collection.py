@@ -57,7 +57,7 @@ async def test_commit_branch_and_diff_are_recorded(code: Path) -> None:
     found = await look(code)
     assert (found.commit, found.branch, found.problem) == (git(code, "rev-parse", "HEAD"), "main", "")
     assert "-print(1)\n+print(2)" in found.diff and not found.is_diff_cut
-    assert found.untracked == ("new.py",)
+    assert found.untracked == ("code/new.py",)
     assert "hunter22" not in repr(found) + found.diff and "unknown to git" not in found.diff
 
 

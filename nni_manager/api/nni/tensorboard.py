@@ -54,7 +54,7 @@ def _board(request: Request) -> Board:
 
 
 def _task(board: Board) -> dict[str, Any]:
-    """In NNI's shape: the port is a text."""
+    """A task in NNI's shape: the port is a text."""
     return {
         "id": board.id,
         "status": board.status,

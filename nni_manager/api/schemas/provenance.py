@@ -45,7 +45,8 @@ class CodeState(_Recorded):
     is_diff_cut: bool = Field(description="Whether the diff was longer.")
     masked_values: int = Field(ge=0, description="Values in the diff that looked like secrets and became `***`.")
     untracked: list[str] = Field(
-        max_length=_UNTRACKED, description="Files that git neither knows nor ignores, at most 200; not their content."
+        max_length=_UNTRACKED,
+        description="Paths of files that git neither knows nor ignores, at most 200; not their content.",
     )
     problem: str = Field(max_length=_TEXT, description="Why the state is not known; empty: it is.")
 

@@ -38,7 +38,7 @@ wait $child
 
 
 class BoardStatus(StrEnum):
-    """In NNI's words."""
+    """Statuses in NNI's words."""
 
     #: It is being started.
     DOWNLOADING_DATA = "DOWNLOADING_DATA"

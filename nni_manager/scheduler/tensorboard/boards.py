@@ -8,11 +8,12 @@ import logging
 import os
 import secrets
 import shutil
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
@@ -22,10 +23,9 @@ from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
 from nni_manager.store import private
 from nni_manager.store.folder import Folder
 
-if TYPE_CHECKING:
-    from nni_manager.scheduler.experiments.commands import ExperimentCommands
-
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Below the data directory: a folder of links for each.
 FOLDER = "tensorboard"
@@ -34,10 +34,27 @@ _MOST, _MOST_TRIALS = 8, 200
 _IDLE_S, _LOOK_S = 3600.0, 30.0
 
 
+class InFolder(Protocol):
+    """An experiment that is open, or its entry."""
+
+    @property
+    def folder(self) -> Folder: ...
+
+
+class Experiments(Protocol):
+    """What is asked about experiments, as `ExperimentCommands` answers it."""
+
+    def at_work(self, id: str) -> InFolder | None: ...
+
+    async def entry(self, id: str) -> InFolder: ...
+
+    async def read(self, id: str, function: Callable[[sqlite3.Connection], T]) -> T: ...
+
+
 class TensorBoards:
     """Used from one event loop; `close` ends all."""
 
-    def __init__(self, service: ExperimentCommands, data_directory: Path, *, idle_s: float = _IDLE_S) -> None:
+    def __init__(self, service: Experiments, data_directory: Path, *, idle_s: float = _IDLE_S) -> None:
         self._service = service
         self._folder = data_directory / FOLDER
         self._idle_s = idle_s
@@ -49,7 +66,7 @@ class TensorBoards:
         self._is_closed = False
 
     def of(self, experiment_id: str) -> list[Board]:
-        """Those of an experiment, oldest first."""
+        """The boards of an experiment, oldest first."""
         return [board for board in self._boards.values() if board.experiment_id == experiment_id]
 
     def get(self, experiment_id: str, id: str) -> Board:
@@ -156,7 +173,7 @@ class TensorBoards:
         return experiment.folder if experiment is not None else (await self._service.entry(experiment_id)).folder
 
     async def _environment(self, experiment_id: str) -> Mapping[str, str]:
-        """That of the experiment's caller, where it is kept, else the daemon's."""
+        """The environment of the experiment's caller, where it is kept, else the daemon's."""
         folder = await self._place(experiment_id)
         kept = await asyncio.to_thread(private.load, folder.private)
         return kept.environment or own_environment()
