@@ -38,6 +38,7 @@ async def start(id: ExperimentId, body: NewTensorBoard, context: Context) -> Ten
     "", operation_id="listTensorBoards", summary="TensorBoards of an experiment", responses=documented(404, 503)
 )
 async def list_all(id: ExperimentId, context: Context) -> TensorBoardList:
+    """TensorBoards that run or are being started."""
     return TensorBoardList(tensorboards=[_shown(board) for board in context.service.tensorboards.of(id)])
 
 
@@ -61,6 +62,7 @@ async def stop_all(id: ExperimentId, context: Context) -> None:
     responses=documented(404, 503),
 )
 async def stop(id: ExperimentId, board_id: _BoardId, context: Context) -> None:
+    """Returns when the process has ended."""
     boards = context.service.tensorboards
     await boards.stop(boards.get(id, board_id))
 

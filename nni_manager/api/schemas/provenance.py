@@ -59,5 +59,5 @@ class Provenance(_Recorded):
     system: str = Field(max_length=_TEXT, description="Its operating system and processor.")
     manager: str = Field(max_length=_TEXT, description="Version of nni_manager.", examples=["0.6.0"])
     seed: int | None = Field(description="The seed in the tuner's `classArgs`; null: it draws its own.")
-    python: CallersPython
-    code: CodeState
+    python: CallersPython = Field(description="The Python of the caller, and what is installed in it.")
+    code: CodeState = Field(description="The code directory in git.")

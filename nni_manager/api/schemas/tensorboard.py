@@ -27,7 +27,7 @@ class TensorBoard(Wire):
     trials: list[str] = Field(description="Ids of the trials that it shows: those whose files are on that machine.")
     folders: list[str] = Field(description="What it reads of each: $NNI_OUTPUT_DIR/tensorboard.")
     port: int = Field(description="Its port on 127.0.0.1.")
-    url: str = Field(description="Its address, on the manager's machine alone.", examples=["http://127.0.0.1:6006/"])
+    url: str = Field(description="Its address, on the manager's machine alone.")
     pid: int | None = Field(description="Its process; null: none yet.")
 
 
