@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -38,6 +38,8 @@ class ApiContext:
     placeholders: PlaceholderProcesses
     #: Answers questions about trials, in a process of its own.
     analysis: Analysis
+    #: Experiment id → its report as HTML; raises NotFound, StoreError, AnalysisUnavailable.
+    report: Callable[[str], Awaitable[bytes]]
     #: True: the daemon ends by itself with its last open experiment.
     ends_by_itself: bool = False
     clock: Clock = now_ms

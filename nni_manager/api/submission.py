@@ -93,6 +93,7 @@ async def _submission(new: NewExperiment, context: ApiContext, *, absolute_paths
         secrets=reading.secrets,
         endpoint=experiment_description.endpoint_wish(new.endpoint),
         sent_code=sent,
+        provenance=None if new.provenance is None else new.provenance.model_dump(by_alias=True),
     )
     return replace(submission, id=new.id, is_id_chosen=True) if new.id else submission
 
@@ -199,6 +200,8 @@ def _checked(new: NewExperiment) -> NewExperiment:
     checked_environment(new.environment or {})
     for name in ("directory", "file", "interpreter", "secrets"):
         require_text(name, getattr(new, name))
+    if new.provenance is not None:
+        require_text("provenance", new.provenance.model_dump())
     return new
 
 

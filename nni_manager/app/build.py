@@ -82,7 +82,11 @@ async def experiments(
         )
         supervisor = Supervisor(index_database, shared)
         await stack.enter_async_context(supervisor.running())
-        yield supervisor, ExperimentCommands(supervisor)
+        commands = ExperimentCommands(supervisor)
+        stack.push_async_callback(commands.provenance.close)
+        await asyncio.to_thread(commands.tensorboards.clear)
+        stack.push_async_callback(commands.tensorboards.close)
+        yield supervisor, commands
         if not supervisor.open_ids and not supervisor.not_opened:
             # it has no job; a command that waits for the daemon's end waits for the keeper's too
             await process.ended(within_s=_KEEPER_END_S)

@@ -40,12 +40,14 @@ from nni_manager.client import service_note
 from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.disk_watch import watched
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.nni import nni_registry
 from nni_manager.store.ownership import Ownership
 from nni_manager.web.pages import PagesContext, create_pages
+from nni_manager.web.report import report
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,7 @@ async def _serve(
         reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
         analysis = await stack.enter_async_context(answering(service.stored_state))
+        await stack.enter_async_context(watched(service, warnings))
         async with _listeners(
             settings, lock, service, analysis, stopping, placeholders, reserved, endpoints, auto=auto
         ) as listeners:
@@ -149,20 +152,19 @@ async def _listeners(
     auto: bool,
 ) -> AsyncIterator[Listeners]:
     listeners: Listeners
-    context = _context(settings, service, analysis, stopping, placeholders, lambda: listeners.open, auto=auto)
-    api = create_api(context)
-    pages = create_pages(
-        PagesContext(
-            service=service,
-            version=__version__,
-            analysis=analysis,
-            stopping=stopping,
-            describe_api=api.openapi,
-            read_experiment=lambda text: submission.of_pasted(text, context),
-            release_code=partial(code.release, settings.data_dir),
-            data_directory=settings.data_dir,
-        )
+    shown = PagesContext(
+        service=service,
+        version=__version__,
+        analysis=analysis,
+        stopping=stopping,
+        describe_api=lambda: api.openapi(),
+        read_experiment=lambda text: submission.of_pasted(text, context),
+        release_code=partial(code.release, settings.data_dir),
+        data_directory=settings.data_dir,
     )
+    context = _context(settings, shown, placeholders, lambda: listeners.open, auto=auto)
+    api = create_api(context)
+    pages = create_pages(shown)
     nni = create_nni_application(context)
     application = create_application(
         context,
@@ -196,14 +198,13 @@ async def _listeners(
 
 def _context(
     settings: Settings,
-    service: ExperimentCommands,
-    analysis: Analysis,
-    stopping: asyncio.Event,
+    pages: PagesContext,
     placeholders: PlaceholderProcesses,
     listeners: Callable[[], Sequence[Listener]],
     *,
     auto: bool,
 ) -> ApiContext:
+    service, stopping = pages.service, pages.stopping
     return ApiContext(
         service=service,
         version=__version__,
@@ -213,7 +214,8 @@ def _context(
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
         placeholders=placeholders,
-        analysis=analysis,
+        analysis=pages.analysis,
+        report=partial(report.build, pages),
         ends_by_itself=auto,
     )
 

@@ -23,7 +23,10 @@ from nni_manager.cli.experiment.export import export
 from nni_manager.cli.experiment.import_results import import_results
 from nni_manager.cli.experiment.listing import experiment
 from nni_manager.cli.experiment.plan import plan
+from nni_manager.cli.experiment.prune import prune
+from nni_manager.cli.experiment.report import report
 from nni_manager.cli.experiment.stop import stop
+from nni_manager.cli.experiment.tensorboard import tensorboard
 from nni_manager.cli.experiment.top import top
 from nni_manager.cli.experiment.update import update
 from nni_manager.cli.experiment.webui import webui
@@ -65,6 +68,7 @@ for _command in (
     config,
     algo,
     top,
+    tensorboard,
     webui,
     plan,
     platform,
@@ -72,7 +76,7 @@ for _command in (
 ):
     nnictl.add_command(_command)
     nni_manager.add_command(_command)
-for _command in (export, import_results, *unsupported.experiment_commands):
+for _command in (export, import_results, report, prune, *unsupported.experiment_commands):
     experiment.add_command(_command)
 trial.add_command(download)
 for _command in (manager_log.stdout, manager_log.stderr):

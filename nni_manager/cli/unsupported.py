@@ -13,8 +13,6 @@ _INSTEAD = {
     "package": "algorithms are registered with `nnictl algo` now; see `nnictl algo --help`",
     "ss_gen": _NO_ANNOTATIONS,
     "auto_gen": _NO_ANNOTATIONS,
-    "tensorboard": "TensorBoard is not started from here; run `tensorboard --logdir FOLDER/trials` yourself, where"
-    " FOLDER is the one that `nnictl experiment show` names",
     "trainingservice": "platforms of other packages need no registration; installing a package with an entry point in"
     " nni_manager.platforms is enough",
 }

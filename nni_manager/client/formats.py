@@ -44,6 +44,15 @@ def duration(seconds: float) -> str:
     return f"{days} d {hour:02}:{minute:02}:{second:02}" if days else f"{hour}:{minute:02}:{second:02}"
 
 
+def size(bytes: int) -> str:
+    """Bytes as people read them, such as ``12 kB`` or ``1.5 GB``."""
+    if bytes < 1000:
+        return f"{bytes} B"
+    units = ("kB", "MB", "GB", "TB")
+    power = min(len(units), int(math.log10(bytes) / 3 + 1e-9))
+    return f"{bytes / 1000**power:.3g} {units[power - 1]}"
+
+
 def cut(line: str, columns: int) -> str:
     """`line` in at most `columns` characters."""
     return line if len(line) <= columns else line[: max(columns - 1, 0)] + "…"

@@ -88,13 +88,15 @@ class ManagerClient:
         endpoint: Json | None = None,
         debug: bool = False,
         secrets: Mapping[str, str] | None = None,
+        provenance: Json | None = None,
         id: str = "",
     ) -> str:
         """Makes an experiment; returns its id, which is `id` where one is given: raises Conflict when it is taken.
         `config`: text of an experiment file, `file` its name in messages.
         Relative paths start at the absolute `directory`, or in the code that was sent as `code` (SHA-256).
-        `environment`: None: the daemon's. `secrets`: reference → value, of those the daemon cannot look up. `endpoint`:
-        a port for the experiment, ``{"port": number or None, "urlPrefix": text}``."""
+        `environment`: None: the daemon's. `secrets`: reference → value, of those the daemon cannot look up.
+        `provenance`: what was recorded where the code is; None: the daemon looks there itself. `endpoint`: a port for
+        the experiment, ``{"port": number or None, "urlPrefix": text}``."""
         body: Json = {"config": config, "file": file}
         given = {
             "directory": directory,
@@ -104,6 +106,7 @@ class ManagerClient:
             "endpoint": endpoint,
             "debug": debug or None,
             "secrets": secrets,
+            "provenance": provenance,
             "id": id,
         }
         body |= {name: value for name, value in given.items() if value not in ("", None)}
@@ -136,6 +139,39 @@ class ManagerClient:
         """The experiments, oldest first."""
         found: list[Json] = self._get(_EXPERIMENTS, {"status": status})["experiments"]
         return found
+
+    def provenance(self, id: str) -> Json | None:
+        """What is needed to repeat an experiment; None: nothing was recorded."""
+        try:
+            return self._get(f"{_experiment(id)}/provenance")
+        except NotFound:
+            return None
+
+    def disk_use(self, id: str) -> Json:
+        """The room that an experiment takes on the manager's machine, in bytes by part."""
+        return self._get(f"{_experiment(id)}/disk")
+
+    def disk(self) -> Json:
+        """The disk of the data directory."""
+        return self._get("/api/v1/disk")
+
+    def start_tensorboard(self, id: str, trials: Sequence[str], port: int | None = None) -> Json:
+        """Starts TensorBoard on the manager's machine for these trials; returns once it answers."""
+        body: Json = {"trials": list(trials)} | ({"port": port} if port is not None else {})
+        return self._json("POST", f"{_experiment(id)}/tensorboards", body, timeout_s=_CODE_TIMEOUT_S)
+
+    def tensorboards(self, id: str) -> list[Json]:
+        """The TensorBoards of an experiment, oldest first."""
+        found: list[Json] = self._get(f"{_experiment(id)}/tensorboards")["tensorboards"]
+        return found
+
+    def stop_tensorboards(self, id: str) -> None:
+        """Ends all TensorBoards of an experiment."""
+        self._call("DELETE", f"{_experiment(id)}/tensorboards")
+
+    def report(self, id: str) -> bytes:
+        """The report of an experiment: one HTML file."""
+        return self._call("GET", f"{_experiment(id)}/report", timeout_s=_PACKING_TIMEOUT_S).body
 
     def experiment(self, id: str) -> Json:
         return self._get(_experiment(id))

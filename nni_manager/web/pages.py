@@ -15,7 +15,7 @@ from nni_manager.domain.errors import NniManagerError, status_of
 from nni_manager.web import api_page, buttons, experiment_pages, static_files
 from nni_manager.web.comparison import comparison_page
 from nni_manager.web.creation import new_page
-from nni_manager.web.experiment import config_page, manager_log
+from nni_manager.web.experiment import config_page, manager_log, tensorboard_page
 from nni_manager.web.listing import experiment_forms, list_page
 from nni_manager.web.rendering import PagesContext, is_on_endpoint, render
 from nni_manager.web.services import platforms_page, service_forms
@@ -39,6 +39,7 @@ def create_pages(context: PagesContext) -> Starlette:
         *table_pages.ROUTES,
         *config_page.ROUTES,
         *manager_log.ROUTES,
+        *tensorboard_page.ROUTES,
         *trial_pages.ROUTES,
         *failure_pages.ROUTES,
         *buttons.ROUTES,

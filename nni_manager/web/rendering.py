@@ -102,7 +102,7 @@ def render(request: Request, template: str, status: int = 200, **values: object)
         "may_create": context_of(request).read_experiment is not None and not is_on_endpoint(request),
         **values,
     }
-    text = _environment().get_template(template).render(values)
+    text = environment().get_template(template).render(values)
     # parameters may hold lone surrogates, which UTF-8 cannot encode
     return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
 
@@ -137,17 +137,18 @@ def _rest(request: Request) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates and what they use."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "moment": formats.moment,
         "duration": formats.duration,
         "number": formats.number,
@@ -160,5 +161,5 @@ def _environment() -> Environment:
         "how_it_ended": how_it_ended,
         "parameters": formats.parameters,
     }
-    environment.globals["plotly_script"] = static_files.plotly_script
-    return environment
+    made.globals["plotly_script"] = static_files.plotly_script
+    return made

@@ -21,7 +21,7 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 _LEVEL = 6
 
 
-_OWN = Path(__file__).parent / "static"
+OWN = Path(__file__).parent / "static"
 
 
 class _OwnFiles(StaticFiles):
@@ -46,7 +46,7 @@ async def _plotly(request: Request) -> Response:
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(await asyncio.to_thread(_path().read_bytes), headers=headers, media_type="text/javascript")
     headers["Content-Encoding"] = "gzip"
-    return Response(await asyncio.to_thread(_compressed), headers=headers, media_type="text/javascript")
+    return Response(await asyncio.to_thread(compressed), headers=headers, media_type="text/javascript")
 
 
 @cache
@@ -55,7 +55,8 @@ def _release() -> str:
 
 
 @cache
-def _compressed() -> bytes:
+def compressed() -> bytes:
+    """plotly's script, as gzip."""
     return gzip.compress(_path().read_bytes(), _LEVEL, mtime=0)
 
 
@@ -71,5 +72,5 @@ def _path() -> Path:
 
 ROUTES = [
     Route("/static/plotly.min.js", _plotly),
-    Mount("/static", _OwnFiles(directory=_OWN)),
+    Mount("/static", _OwnFiles(directory=OWN)),
 ]

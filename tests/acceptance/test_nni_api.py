@@ -245,7 +245,8 @@ def test_bad_calls_get_a_client_error(shared: Daemon) -> None:
         ("GET", "trial-jobs/zzzzz", b"", 404),
         ("GET", "nonsense", b"", 404),
         ("POST", "nonsense", b"", 404),
-        ("POST", "tensorboard", b'{"trials": "abcde"}', 400),
+        ("POST", "tensorboard", b'{"trials": "abcde"}', 404),
+        ("POST", "tensorboard", b"7", 400),
         ("PUT", "experiment/cluster-metadata", b"{", 200),
     ]
     with nni(shared, id_) as client:

@@ -230,9 +230,9 @@ async def test_no_name_leads_out_of_its_folder(world: World, path: str) -> None:
         ("PATCH", "experiment", 405),
         ("POST", "version", 405),
         ("POST", "tensorboard", 400),
-        ("GET", "tensorboard/abc", 400),
-        ("PUT", "tensorboard/abc", 400),
-        ("DELETE", "tensorboard/abc", 400),
+        ("GET", "tensorboard/abc", 404),
+        ("PUT", "tensorboard/abc", 404),
+        ("DELETE", "tensorboard/abc", 404),
     ],
 )
 async def test_refusals_are_json_with_a_sentence(nni: httpx.AsyncClient, method: str, path: str, status: int) -> None:

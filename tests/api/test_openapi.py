@@ -49,6 +49,14 @@ OPERATIONS = {
     "GET /api/v1/experiments/{id}/trials/events": ("followTrials", "404 503"),
     "GET /api/v1/experiments/{id}/metrics/events": ("followMetrics", "400 404 503"),
     "GET /api/v1/platforms": ("showPlatforms", "503"),
+    "GET /api/v1/experiments/{id}/provenance": ("getProvenance", "404 503"),
+    "GET /api/v1/experiments/{id}/report": ("getReport", "404 503"),
+    "GET /api/v1/experiments/{id}/disk": ("getDiskUse", "404 503"),
+    "GET /api/v1/disk": ("getDisk", "503"),
+    "POST /api/v1/experiments/{id}/tensorboards": ("startTensorBoard", "400 404 409 413 503"),
+    "GET /api/v1/experiments/{id}/tensorboards": ("listTensorBoards", "404 503"),
+    "DELETE /api/v1/experiments/{id}/tensorboards": ("stopTensorBoards", "404 503"),
+    "DELETE /api/v1/experiments/{id}/tensorboards/{boardId}": ("stopTensorBoard", "404 503"),
     "POST /api/v1/platforms/clean": ("cleanPlatforms", "400 413 503"),
     "POST /api/v1/platforms/left": ("findLeft", "400 409 413 503"),
     "POST /api/v1/platforms/plan": ("planExperiment", "400 409 413 503"),
@@ -132,7 +140,14 @@ def test_times_say_their_unit(document: dict[str, Any]) -> None:
 
 
 def test_bodies_and_answers_have_schemas(document: dict[str, Any]) -> None:
-    empty = {"deleteExperiment", "renewCredentials", "importResults", "killTrial"}
+    empty = {
+        "deleteExperiment",
+        "renewCredentials",
+        "importResults",
+        "killTrial",
+        "stopTensorBoard",
+        "stopTensorBoards",
+    }
     for name, operation in operations(document):
         success = next(response for status, response in operation["responses"].items() if status < "300")
         assert operation["operationId"] in empty or all(media["schema"] for media in success["content"].values()), name

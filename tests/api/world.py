@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 from urllib.parse import unquote
@@ -52,6 +53,8 @@ from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, metrics, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
+from nni_manager.web.rendering import PagesContext
+from nni_manager.web.report import report
 from tests.scheduler.fake_endpoints import FakeEndpoints
 from tests.scheduler.fake_listener import FakeListener
 from tests.store.life import add_with
@@ -110,6 +113,7 @@ class World:
 
     @property
     def context(self) -> ApiContext:
+        pages = PagesContext(service=self.service, version="1.2.3", analysis=self.analysis)
         return ApiContext(
             service=self.service,
             version="1.2.3",
@@ -120,6 +124,7 @@ class World:
             stopping=self.stopping,
             placeholders=self.placeholders,
             analysis=self.analysis,
+            report=partial(report.build, pages),
             environment={"PATH": "/usr/bin"},
         )
 

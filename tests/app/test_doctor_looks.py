@@ -78,28 +78,28 @@ def test_our_nnictl_or_none(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
-    found = by_check(data_directory.look(tmp_path / "some" / "where"))
+    found = by_check(data_directory.look(tmp_path / "some" / "where", 1024))
     assert found["data directory"].verdict is CheckOutcome.OK and "will be made" in found["data directory"].sentence
     assert list(tmp_path.iterdir()) == []
 
 
 def test_data_directory_open_to_others(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    found = by_check(data_directory.look(tmp_path))["privacy"]
+    found = by_check(data_directory.look(tmp_path, 1024))["privacy"]
     assert found.verdict is CheckOutcome.WARN and "0755" in found.sentence and "chmod 0700" in found.advice
     tmp_path.chmod(0o700)
-    assert by_check(data_directory.look(tmp_path))["privacy"].verdict is CheckOutcome.OK
+    assert by_check(data_directory.look(tmp_path, 1024))["privacy"].verdict is CheckOutcome.OK
 
 
 def test_a_file_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    (found,) = data_directory.look(tmp_path / "data")
+    (found,) = data_directory.look(tmp_path / "data", 1024)
     assert found.verdict is CheckOutcome.FAIL
 
 
 def test_a_file_above_its_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    (found,) = data_directory.look(tmp_path / "data" / "some" / "where")
+    (found,) = data_directory.look(tmp_path / "data" / "some" / "where", 1024)
     assert found.verdict is CheckOutcome.FAIL and f"{tmp_path / 'data'} is no folder" in found.sentence
 
 
@@ -108,13 +108,13 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(data_directory.tempfile, "TemporaryFile", refuse)
-    found = by_check(data_directory.look(tmp_path))["data directory"]
+    found = by_check(data_directory.look(tmp_path, 1024))["data directory"]
     assert found.verdict is CheckOutcome.FAIL and "Read-only file system" in found.sentence
 
 
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_directory, "is_on_network", lambda path: True)
-    assert by_check(data_directory.look(tmp_path))["file system"].verdict is CheckOutcome.FAIL
+    assert by_check(data_directory.look(tmp_path, 1024))["file system"].verdict is CheckOutcome.FAIL
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_free_space(
     real = os.statvfs(tmp_path)
     given = (real.f_bsize, 1024, *real[2:4], free_mib * 1024, 10**7, files, files, *real[8:])
     monkeypatch.setattr(data_directory.os, "statvfs", lambda path: os.statvfs_result(given))
-    assert by_check(data_directory.look(tmp_path))["disk"].verdict is verdict
+    assert by_check(data_directory.look(tmp_path, 1024))["disk"].verdict is verdict
 
 
 # The daemon
@@ -310,7 +310,7 @@ def test_a_lock_that_another_user_holds(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "start.lock").touch()
     holder = Holder(pid=77, user=user, name="flock")
     monkeypatch.setattr(data_directory, "holders", lambda path: [holder] if path == tmp_path / "start.lock" else [])
-    found = [one for one in data_directory.look(tmp_path) if one.verdict is CheckOutcome.FAIL]
+    found = [one for one in data_directory.look(tmp_path, 1024) if one.verdict is CheckOutcome.FAIL]
     if user == os.getuid():
         assert found == []
     else:
@@ -388,7 +388,7 @@ def test_config_with_user_algorithm(tmp_path: Path) -> None:
 
 
 def test_failing_check_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path) -> Iterator[CheckFinding]:
+    def fail(path: Path, disk_warning_mib: int) -> Iterator[CheckFinding]:
         raise RuntimeError("broken")
         yield
 

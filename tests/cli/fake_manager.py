@@ -109,6 +109,9 @@ class FakeManager:
         self.left_trouble = ""
         self.cleaned: list[Json] = []
         self.plans: list[Json] = []
+        self.provenance_of: dict[str, Json] = {}
+        self.disk_warning = ""
+        self.boards: list[Json] = []
         #: What a new experiment is given.
         self.endpoint_of_new: Json | None = None
 
@@ -128,6 +131,31 @@ class FakeManager:
 
     def experiment(self, id: str) -> Json:
         return self.known[id]
+
+    def provenance(self, id: str) -> Json | None:
+        return self.provenance_of.get(id)
+
+    def disk_use(self, id: str) -> Json:
+        parts = {"database": 40_960, "trials": 2_000_000, "checkpoints": 0, "code": 0, "logs": 4096, "other": 0}
+        return {"total": sum(parts.values()), **parts, "files": 12}
+
+    def report(self, id: str) -> bytes:
+        return "<!doctype html>é".encode()
+
+    def start_tensorboard(self, id: str, trials: Sequence[str], port: int | None = None) -> Json:
+        self._note("tensorboard", id, list(trials), port)
+        port = port or 6006
+        self.boards.append({"trials": list(trials), "port": port, "url": f"http://127.0.0.1:{port}/"})
+        return self.boards[-1]
+
+    def tensorboards(self, id: str) -> list[Json]:
+        return self.boards
+
+    def stop_tensorboards(self, id: str) -> None:
+        self.boards = []
+
+    def disk(self) -> Json:
+        return {"folder": "/data", "free": 1, "total": 2, "least": 0, "warning": self.disk_warning}
 
     def change(self, id: str, fields: Json) -> Json:
         self._note("change", id, fields)

@@ -197,7 +197,8 @@ def test_show(nnictl: Run, manager: FakeManager) -> None:
     assert facts["trials"] == "2 SUCCEEDED, 1 RUNNING"
     assert facts["best"] == "0.25 (trial ab1cd)" and facts["best parameters"] == '{"x": 1}'
     assert facts["config"] == '{"trialCommand": "python3 trial.py"}'
-    assert json.loads(nnictl("experiment", "show", "abc", "--json").stdout) == manager.known["abc"]
+    shown = json.loads(nnictl("experiment", "show", "abc", "--json").stdout)
+    assert shown == {**manager.known["abc"], "provenance": None, "disk": manager.disk_use("abc")}
 
 
 def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> None:

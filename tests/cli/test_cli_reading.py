@@ -272,7 +272,6 @@ def test_protected_cluster_objects_are_not_asked_about(nnictl: Run, manager: Fak
         ["package", "list", "--all"],
         ["ss_gen", "--trial_command", "python3 x.py", "-d", "."],
         ["auto_gen", "--trial_dir", ".", "--file", "space.json"],
-        ["tensorboard", "start", "--trial_id", "abc", "--port", "6006"],
         ["trainingservice", "register", "--package", "x"],
         ["experiment", "save", "abc", "--path", "x", "-s"],
         ["experiment", "load", "--path", "x", "--codeDir", "y"],

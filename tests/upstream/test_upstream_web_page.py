@@ -331,7 +331,7 @@ async def _add_like(site: Site, trial: dict[str, Any]) -> None:
     await page.button("OK").click()
 
 
-async def test_tensorboard_is_refused_with_a_sentence(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_missing_tensorboard_is_told(shared: Daemon, browser: Browser, static: Path) -> None:
     async with site(shared, browser, static) as found:
         await begun(found)
         page = found.page
@@ -339,7 +339,7 @@ async def test_tensorboard_is_refused_with_a_sentence(shared: Daemon, browser: B
         await page.open("detail")
         await page.rows().first.locator(".ms-Checkbox").click()
         await page.button("TensorBoard").click()
-        await expect(page.page.get_by_role("dialog")).to_contain_text("TensorBoard is not started by this version")
+        await expect(page.page.get_by_role("dialog")).to_contain_text("TensorBoard is not installed")
         await page.close()
 
 

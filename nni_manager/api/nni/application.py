@@ -11,14 +11,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.errors import AsciiJson, Barrier, sentence_of
-from nni_manager.api.nni import experiment
-from nni_manager.api.nni.addressed import ROOT, listed, nothing, require_known
+from nni_manager.api.nni import experiment, tensorboard
+from nni_manager.api.nni.addressed import ROOT, require_known
 from nni_manager.api.nni.files import log_file, trial_file
 from nni_manager.api.nni.growing_list import MOST_KEPT_OF_CLOSED, Room
 from nni_manager.api.nni.status import MetadataAnswers, StatusAnswers
@@ -74,9 +74,9 @@ def _table(context: ApiContext, status: StatusAnswers) -> Table:
         "metric-data-latest": {"GET": metrics.latest},
         "trial-file/{id}/{name}": {"GET": trial_file},
         "export-data": {"GET": metrics.export},
-        "tensorboard": {"POST": _refuse_tensorboard},
-        "tensorboard/{id}": {"GET": _refuse_tensorboard, "PUT": _refuse_tensorboard, "DELETE": _refuse_tensorboard},
-        "tensorboard-tasks": {"GET": _list_tensorboards, "DELETE": _stop_tensorboards},
+        "tensorboard": {"POST": tensorboard.start},
+        "tensorboard/{id}": {"GET": tensorboard.show, "PUT": tensorboard.show, "DELETE": tensorboard.stop},
+        "tensorboard-tasks": {"GET": tensorboard.list_all, "DELETE": tensorboard.stop_all},
     }
 
 
@@ -121,23 +121,3 @@ async def _on_domain_error(_: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return AsciiJson({"error": sentence_of(request, error)}, error.status_code, headers=error.headers)
-
-
-_SENTENCE = (
-    "TensorBoard is not started by this version; run `tensorboard --logdir <folder>` on the folders that"
-    " `nnictl log trial` names"
-)
-
-
-async def _refuse_tensorboard(_: Request) -> Response:
-    """Answers 400, as NNI does without TensorBoard."""
-    return JSONResponse({"error": _SENTENCE}, 400)
-
-
-async def _list_tensorboards(_: Request) -> Response:
-    """An empty list of TensorBoards; NNI's page polls it and must not get an error."""
-    return listed(b"")
-
-
-async def _stop_tensorboards(_: Request) -> Response:
-    return nothing()

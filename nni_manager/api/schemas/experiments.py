@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
 from nni_manager.api.schemas.daemon import Sent, Wire
+from nni_manager.api.schemas.provenance import Provenance
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
@@ -247,6 +248,12 @@ class NewExperiment(Wire):
         "looked up in `environment`, and in the daemon's files.",
     )
     endpoint: NewEndpoint | None = Field(default=None, description="A port of its own; not given: none.")
+    provenance: Provenance | None = Field(
+        default=None,
+        repr=False,
+        description="What the caller recorded where its code is, for `GET /experiments/{id}/provenance`; not given: "
+        "the daemon looks at the code directory, and at the Python of `interpreter`.",
+    )
     id: str = Field(
         default="",
         pattern=r"^([A-Za-z0-9_-]{1,32})?$",

@@ -15,15 +15,15 @@ from nni_manager.store.index import index
 
 _CHECK = "data directory"
 _MIB = 2**20
-#: Free bytes below which the check fails, and below which it warns.
-_TOO_LITTLE, _LITTLE = 100 * _MIB, 1024 * _MIB
+#: Free bytes below which the check fails.
+_TOO_LITTLE = 100 * _MIB
 #: Free inodes below which the check warns: a trial takes about ten.
 _FEW_FILES = 10_000
 #: Lock files; a lock held by another user blocks all commands.
 _LOCKED = ("start.lock", "daemon.lock", index.FILE, f"{index.FILE}-shm")
 
 
-def look(path: Path) -> Iterator[CheckFinding]:
+def look(path: Path, disk_warning_mib: int) -> Iterator[CheckFinding]:
     place, wrong = _nearest(path), trouble(path)
     if wrong:
         yield failure(_CHECK, wrong, "choose another with --data-dir, or change its owner")
@@ -36,7 +36,7 @@ def look(path: Path) -> Iterator[CheckFinding]:
         yield _private(path)
         yield from _locked_by_others(path)
     yield _file_system(place)
-    yield _room(place)
+    yield _room(place, disk_warning_mib * _MIB)
 
 
 def trouble(path: Path) -> str:
@@ -81,14 +81,15 @@ def _file_system(place: Path) -> CheckFinding:
     return ok("file system", "a local disk, as SQLite needs it")
 
 
-def _room(place: Path) -> CheckFinding:
+def _room(place: Path, least: int) -> CheckFinding:
     found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
     sentence = f"{free / 2**30:.1f} GiB are free"
     if free < _TOO_LITTLE:
         return failure("disk", sentence, "make room, or choose another data directory")
-    if free < _LITTLE:
-        return warning("disk", sentence, "make room: results and logs of trials need it")
+    if free < least:
+        advice = "make room: results and logs of trials need it; `nnictl experiment prune` removes old experiments"
+        return warning("disk", sentence, advice)
     if found.f_files and found.f_favail < _FEW_FILES:
         return warning("disk", f"{sentence}, but only {found.f_favail} more files fit", "remove files: inodes run out")
     return ok("disk", sentence)

@@ -29,7 +29,7 @@ def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | No
     looks: list[tuple[str, _Look]] = [
         ("python", installation.look_at_python),
         ("nnictl", partial(installation.look_at_command, environment)),
-        ("data directory", partial(data_directory.look, settings.data_dir)),
+        ("data directory", partial(data_directory.look, settings.data_dir, settings.disk_warning_mib)),
         ("shared places", partial(shared_places.look, settings.data_dir, environment)),
         ("daemon", partial(running_daemon.look, settings.data_dir)),
         ("ports", partial(ports.look, settings)),

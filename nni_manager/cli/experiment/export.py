@@ -63,7 +63,7 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
     client = connect()
     id_ = selection.choose(client, id)
     best = _pareto_set(client, id_)
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _written(filename) as file:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, written(filename) as file:
         without_result: list[Record] = []
         count = _spool(_trials(client, id_, without_result), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
@@ -219,14 +219,14 @@ def _cell(value: object) -> object:
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[IO[str]]:
+def written(path: Path, option: str = "--filename") -> Iterator[IO[str]]:
     """The file at `path`, opened to be written. Raises ClickException."""
     try:
         with _to_be_written(path) as file:
             yield file
     except OSError as error:
         reason = error.strerror or str(error)
-        raise click.ClickException(f"--filename {path} cannot be written ({reason}); choose another file") from None
+        raise click.ClickException(f"{option} {path} cannot be written ({reason}); choose another file") from None
 
 
 def _to_be_written(path: Path) -> AbstractContextManager[IO[str]]:

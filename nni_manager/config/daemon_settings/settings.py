@@ -90,6 +90,13 @@ class _FileSettings(BaseModel):
     safety_poll_s: float = _setting(
         "Seconds between two looks at training services that sent no event.", 30.0, format="interval"
     )
+    disk_warning_mib: int = _setting(
+        "Free space of a disk, in MiB, below which the manager warns that it is nearly full; 0: never.",
+        1024,
+        format="",
+        ge=0,
+        le=2**40,
+    )
     log_level: LogLevel = _setting("How much is logged.", "info", format="")
 
 

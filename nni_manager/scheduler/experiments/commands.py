@@ -21,6 +21,7 @@ from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.scheduler.changes import Changes
+from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments import (
     command_writes,
     experiment_folder,
@@ -37,8 +38,10 @@ from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
+from nni_manager.scheduler.tensorboard.boards import TensorBoards
 from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments
+from nni_manager.store.experiment import experiments, provenance
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Live
@@ -63,13 +66,18 @@ class ExperimentCommands:
         self._supervisor = supervisor
         self._shared = supervisor.shared
         self._launcher = Launcher(supervisor)
+        self.disk = Disk(self._shared.settings.data_dir, self._shared.settings.disk_warning_mib)
+        self.tensorboards = TensorBoards(self, self._shared.settings.data_dir)
+        self.provenance = ProvenanceRecorder(self._note_provenance)
 
     # Experiments
 
     async def create(self, submission: Submission) -> str:
         """Creates and starts an experiment; returns its id. A failure leaves nothing behind."""
         _require_text(submission.spec.canonical)  # a folder name may not be UTF-8
-        return await self._launcher.create(submission)
+        id_ = await self._launcher.create(submission)
+        self.provenance.begin(submission)
+        return id_
 
     async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
         """Changes limits, name, search space or training services of an open experiment, or the name of a closed one;
@@ -334,8 +342,8 @@ class ExperimentCommands:
         return self._supervisor.is_open(id) or id in self._supervisor.unsettled
 
     def on_closed(self, callback: Callable[[str], None]) -> None:
-        """Sets the one callback, called with the id of each experiment that was closed."""
-        self._supervisor.on_closed = callback
+        """Sets the one callback, called with the id of each experiment that was closed; its TensorBoards end, too."""
+        self._supervisor.on_closed = self.tensorboards.before(callback)
 
     def problem(self, id: str) -> str:
         """Why its endpoint is not open; empty: no problem."""
@@ -372,6 +380,9 @@ class ExperimentCommands:
         """Ends the jobs of a deleted experiment; those that cannot be ended now stay noted in the index."""
         may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
         await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
+
+    async def _note_provenance(self, id: str, record: Mapping[str, Any]) -> None:
+        await self._supervisor.find(id).database.try_write(lambda c: provenance.put(c, record))
 
     async def _close_all(self, id: str) -> None:
         self._supervisor.give_up(id)

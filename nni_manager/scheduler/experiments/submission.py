@@ -31,6 +31,8 @@ class Submission:
     imported: Sequence[Sequence[Mapping[str, object]]] = ()
     #: None: no endpoint.
     endpoint: EndpointWish | None = None
+    #: What the caller recorded where its code is, as REST has it; None: the daemon looks.
+    provenance: Mapping[str, object] | None = field(default=None, repr=False)
     #: Folder of uploaded code, named in `spec`, which the experiment copies. None: none was uploaded.
     sent_code: Path | None = None
 

@@ -16,6 +16,7 @@ from nni_manager.analysis.query import Query
 from nni_manager.config import experiment_file
 from nni_manager.config.masking import mask
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError
+from nni_manager.store.experiment import provenance
 from nni_manager.web import formats
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of
@@ -79,7 +80,10 @@ class Change:
 async def _config(request: Request) -> Response:
     config, dimensions = await _masked(request), await _dimensions(request)
     settings = {name: value for name, value in config.items() if name != _SPACE}
-    return await render_tab(request, "config.html", tab="config", settings=list(lines(settings)), dimensions=dimensions)
+    record = await context_of(request).service.read(experiment_id(request), provenance.load)
+    return await render_tab(
+        request, "config.html", tab="config", settings=list(lines(settings)), dimensions=dimensions, origin=record
+    )
 
 
 async def _file(request: Request) -> Response:
@@ -188,10 +192,11 @@ async def _masked(request: Request) -> dict[str, Any]:
 
 async def _dimensions(request: Request) -> list[Dimension]:
     answer = await context_of(request).analysis.ask(experiment_id(request), "columns", Query())
-    return [_dimension(one) for one in json.loads(answer.text)["parameters"]]
+    return [dimension(one) for one in json.loads(answer.text)["parameters"]]
 
 
-def _dimension(one: Mapping[str, Any]) -> Dimension:
+def dimension(one: Mapping[str, Any]) -> Dimension:
+    """`one`: a parameter in the answer to ``columns``."""
     choices, low, high = one["choices"], one["low"], one["high"]
     values = ", ".join(map(formats.short, choices)) if choices else ""
     if low is not None or high is not None:

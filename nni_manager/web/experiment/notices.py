@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.store.index.overview import Overview
@@ -14,6 +14,8 @@ from nni_manager.web.experiment.progress import Progress
 
 #: Holds that end by themselves.
 _WAITS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE, HoldCode.STORE_UNAVAILABLE})
+#: Warnings of what soon stops everything.
+_URGENT = frozenset({"DISK_LOW"})
 #: Trials that must have ended before their failures are told of.
 _FEW = 5
 
@@ -50,13 +52,18 @@ def of(found: Overview, status: ExperimentStatus, now: Progress, no_more_trials:
         *_services(found),
         *_failures(found, now),
         *_standstill(found, status, now),
-        *(Notice(level=Level.INFO, sentence=one.message, code=one.code) for one in found.warnings),
+        *(_warning(one) for one in found.warnings),
     ]
     if no_more_trials:
         step = "raise the limit to go on" if status.is_active or status is ExperimentStatus.DONE else ""
         step = step if "is reached" in no_more_trials else ""
         notices.append(Notice(level=Level.INFO, sentence=f"no more trials are made: {no_more_trials}", step=step))
     return sorted(notices, key=lambda notice: notice.level)
+
+
+def _warning(one: ExperimentWarning) -> Notice:
+    level = Level.ACT if one.code in _URGENT else Level.INFO
+    return Notice(level=level, sentence=one.message, code=one.code)
 
 
 def _holds(hold: Hold | None) -> Iterator[Notice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from nni_manager.domain.errors import AnalysisUnavailable
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers
 from nni_manager.web.experiment_pages import render_tab
-from nni_manager.web.rendering import context_of, experiment_id
+from nni_manager.web.rendering import PagesContext, context_of, experiment_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +30,17 @@ class Failure:
 
 async def _failures(request: Request) -> Response:
     found, trouble = await _asked(request)
-    groups: list[dict[str, Any]] = found["groups"]
-    context, id_ = context_of(request), experiment_id(request)
-    examples = [group["example"] for group in groups]
-    tails = await context.service.read(id_, lambda c: [_stderr(c, example) for example in examples])
-    failures = [Failure(group=group, stderr=stderr) for group, stderr in zip(groups, tails, strict=True)]
+    failures = await with_examples(context_of(request), experiment_id(request), found["groups"])
     return await render_tab(
         request, "failures.html", tab="failures", failed=found["failed"], failures=failures, trouble=trouble
     )
+
+
+async def with_examples(context: PagesContext, id: str, groups: Sequence[Mapping[str, Any]]) -> list[Failure]:
+    """The groups of an answer to ``failures``, each with what its example wrote last."""
+    examples = [group["example"] for group in groups]
+    tails = await context.service.read(id, lambda c: [_stderr(c, example) for example in examples])
+    return [Failure(group=group, stderr=stderr) for group, stderr in zip(groups, tails, strict=True)]
 
 
 async def _asked(request: Request) -> tuple[dict[str, Any], str]:

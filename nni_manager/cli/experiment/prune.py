@@ -1,0 +1,129 @@
+"""`nnictl experiment prune`: removes old stopped experiments, after a list of what goes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.output import table, terminal
+from nni_manager.cli.output.table import Column
+from nni_manager.cli.session import Connect, connected
+from nni_manager.client.formats import moment, number, size
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.metrics import OptimizeMode
+
+Experiment = dict[str, Any]
+
+
+def _age(context: click.Context, _: click.Parameter, text: str | None) -> float | None:
+    """Seconds."""
+    if text is None:
+        return None
+    from nni_manager.config.reading import scalars
+
+    try:
+        return float(scalars.seconds(scalars.duration(text)))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write 30d, 12h or 90m", context) from None
+
+
+@click.command()
+@connected
+@click.option("--older-than", metavar="AGE", callback=_age, help="Only those that ended so long ago: 30d, 12h.")
+@click.option(
+    "--keep-best",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of those with the same name, the N with the best results stay, whatever their age.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, yes: bool) -> None:
+    """Remove old stopped experiments and their folders; what goes is listed first.
+
+    Experiments that are open, those that are DONE among them, are never touched: `nnictl stop` closes one.
+    """
+    if older_than is None and keep_best is None:
+        raise click.UsageError("give --older-than, --keep-best, or both", click.get_current_context())
+    client = connect()
+    found = chosen(client.experiments(), time.time() * 1000, older_than, keep_best)
+    if not found:
+        click.echo("No stopped experiment is to be removed.")
+        return
+    sizes = [client.disk_use(one["id"])["total"] for one in found]
+    click.echo(table.layout(_COLUMNS, map(_row, found, sizes), terminal.width()).text)
+    what = f"{len(found)} experiment{'s' if len(found) > 1 else ''}, {size(sum(sizes))}"
+    if not yes and not terminal.confirmed(f"Remove {what}, with all that is in their folders?"):
+        raise click.ClickException(f"nothing was removed; --yes removes {what} without a question")
+    _remove(client.delete, found)
+
+
+def chosen(
+    experiments: Sequence[Experiment], now_ms: float, older_than_s: float | None, keep_best: int | None
+) -> list[Experiment]:
+    """The stopped experiments that are to go, oldest first. Those that are kept for their results are the best of all
+    with their name, open ones included."""
+    kept = _best(experiments, keep_best) if keep_best is not None else frozenset()
+    return [one for one in experiments if _is_old(one, now_ms, older_than_s) and one["id"] not in kept]
+
+
+def _is_old(experiment: Experiment, now_ms: float, older_than_s: float | None) -> bool:
+    if selection.is_open(experiment):
+        return False
+    ended_ms = experiment["endedMs"] or experiment["createdMs"]
+    return older_than_s is None or now_ms - ended_ms > older_than_s * 1000
+
+
+def _best(experiments: Sequence[Experiment], count: int) -> frozenset[str]:
+    """Ids of the best of each name; one without a single best result comes last, then the newest comes first."""
+    groups: dict[str, list[Experiment]] = defaultdict(list)
+    for one in experiments:
+        groups[one["name"] or ""].append(one)
+    return frozenset(one["id"] for group in groups.values() for one in sorted(group, key=_rank)[:count])
+
+
+def _rank(experiment: Experiment) -> tuple[bool, float, int]:
+    best = experiment["best"]
+    if best is None:
+        return True, 0.0, -experiment["createdMs"]
+    sign = -1 if experiment["optimizeMode"] == OptimizeMode.MAXIMIZE else 1
+    return False, sign * best["value"], -experiment["createdMs"]
+
+
+_COLUMNS = [
+    Column(header="ID"),
+    Column(header="NAME", least=12),
+    Column(header="ENDED"),
+    Column(header="TRIALS"),
+    Column(header="BEST"),
+    Column(header="SIZE"),
+]
+
+
+def _row(experiment: Experiment, bytes: int) -> tuple[str, ...]:
+    best, made = experiment["best"], experiment["trialsMade"]
+    return (
+        experiment["id"],
+        experiment["name"] or "",
+        moment(experiment["endedMs"] or experiment["createdMs"])[:16],
+        "" if made is None else str(made),
+        number(best["value"]) if best else "",
+        size(bytes),
+    )
+
+
+def _remove(delete: Callable[[str], None], found: Sequence[Experiment]) -> None:
+    """Removes one after the other; one that was resumed meanwhile, and so cannot be removed, keeps no other."""
+    kept = []
+    for one in found:
+        try:
+            delete(one["id"])
+            click.echo(f"Experiment {one['id']} is removed.")
+        except NniManagerError as error:
+            kept.append(f"{one['id']}: {error}")
+    if kept:
+        raise click.ClickException(f"not removed: {'; '.join(kept)}")

@@ -1,0 +1,86 @@
+"""A child process whose output is read up to a number of bytes, within a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+#: Seconds for one command: git reads every file of a large tree once.
+PATIENCE_S = 10.0
+_CHUNK = 65536
+
+
+class NoAnswer(Exception):
+    """The command gave no answer; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    data: bytes
+    #: Whether there was more than was asked for.
+    is_cut: bool
+
+
+async def read(
+    command: Sequence[str], *, directory: str, environment: Mapping[str, str], most: int, patience_s: float = PATIENCE_S
+) -> Output:
+    """At most so many bytes of its standard output. Raises NoAnswer: not started, too slow, or another exit code than
+    0."""
+    process = await _started(command, directory, environment)
+    try:
+        async with asyncio.timeout(patience_s):
+            assert process.stdout is not None
+            data = await _part(process.stdout, most + 1)
+            if len(data) > most:
+                return Output(data[:most], True)
+            if await process.wait():
+                raise NoAnswer(f"{os.path.basename(command[0])} ended with exit code {process.returncode}")
+            return Output(data, False)
+    except TimeoutError:
+        raise NoAnswer(f"{os.path.basename(command[0])} took longer than {patience_s:g} s") from None
+    finally:
+        await _end(process)
+
+
+async def _started(
+    command: Sequence[str], directory: str, environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *_modest(environment),
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=directory,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise NoAnswer(f"{os.path.basename(command[0])} cannot be started ({reason})") from None
+
+
+def _modest(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What gives way to the first trial, which begins at the same moment."""
+    program = shutil.which("nice", path=environment.get("PATH", os.defpath))
+    return (program, "-n", "15") if program else ()
+
+
+async def _part(stream: asyncio.StreamReader, most: int) -> bytes:
+    found = bytearray()
+    while len(found) < most and (chunk := await stream.read(min(_CHUNK, most - len(found)))):
+        found += chunk
+    return bytes(found)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends it with all that it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

@@ -1,0 +1,113 @@
+"""The state of a code directory in git: commit, branch, remote, what is not committed.
+
+Files that git ignores are never read, nor is the content of files that it does not know: their names are listed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nni_manager.platform_kit.secret_texts import SecretTexts
+from nni_manager.provenance import child
+from nni_manager.provenance.child import NoAnswer
+from nni_manager.provenance.masked_diff import masked
+
+#: Bytes of the diff that are kept.
+MOST_DIFF = 2**20
+#: Bytes of git's other answers, and names of unknown files that are kept.
+_MOST_WORDS = 65536
+MOST_UNTRACKED = 200
+#: Programs that a repository's configuration names are not run, and nothing is asked or written.
+_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "diff.external=")
+_SETTINGS = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
+#: In place of a commit.
+_INITIAL = "(initial)"
+#: Beginnings of lines about tracked files that differ: changed, renamed, unmerged.
+_CHANGED = ("1 ", "2 ", "u ")
+_NO_REPOSITORY = "the folder is in no git repository, or in one of another user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeState:
+    """What git says of a code directory."""
+
+    directory: str
+    #: Empty: not known, `problem` says why.
+    commit: str = ""
+    #: Empty: none is checked out.
+    branch: str = ""
+    #: The address of `origin`, without user and password; empty: there is none.
+    remote: str = ""
+    #: Of tracked files in this directory, against the commit; at most `MOST_DIFF` bytes.
+    diff: str = field(default="", repr=False)
+    #: Whether the diff was longer.
+    is_diff_cut: bool = False
+    #: Values in the diff that looked like secrets and are masked.
+    masked_values: int = 0
+    #: Files that git does not know and does not ignore, by their paths in the repository; at most `MOST_UNTRACKED`.
+    untracked: tuple[str, ...] = ()
+    problem: str = ""
+
+
+async def look(directory: str, environment: Mapping[str, str], secrets: SecretTexts) -> CodeState:
+    """What git says; never raises. `environment`: of the caller, for PATH and the user's configuration."""
+    path = shutil.which("git", path=environment.get("PATH", os.defpath))
+    if path is None:
+        return CodeState(directory=directory, problem="there is no program git on the PATH")
+    git = _Git(path, directory, environment)
+    try:
+        return await _state(git, directory, secrets)
+    except NoAnswer as error:
+        return CodeState(directory=directory, problem=str(error))
+
+
+class _Git:
+    """Asks git in one directory."""
+
+    def __init__(self, path: str, directory: str, environment: Mapping[str, str]) -> None:
+        self._path, self._directory = path, directory
+        kept = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+        self._environment = {**kept, **_SETTINGS}
+
+    async def ask(self, *words: str, most: int = _MOST_WORDS) -> child.Output:
+        """Raises NoAnswer."""
+        command = (self._path, *_QUIET, *words)
+        return await child.read(command, directory=self._directory, environment=self._environment, most=most)
+
+    async def line(self, *words: str) -> str:
+        """Its answer in one line; empty: it has none."""
+        try:
+            return (await self.ask(*words)).data.decode(errors="replace").strip()
+        except NoAnswer:
+            return ""
+
+
+async def _state(git: _Git, directory: str, secrets: SecretTexts) -> CodeState:
+    try:
+        status = await git.ask("status", "--porcelain=v2", "--branch", "--untracked-files=all", "-z", "--", ".")
+    except NoAnswer:
+        return CodeState(directory=directory, problem=_NO_REPOSITORY)
+    entries = status.data.decode(errors="replace").split("\0")[: -1 if status.is_cut else None]
+    head = dict(entry[2:].partition(" ")[::2] for entry in entries if entry.startswith("# "))
+    untracked = [entry[2:] for entry in entries if entry.startswith("? ")]
+    found = CodeState(
+        directory=directory,
+        branch=head.get("branch.head", "").replace("(detached)", ""),
+        remote=secrets.redacted(await git.line("config", "--get", "remote.origin.url")),
+        untracked=tuple(untracked[:MOST_UNTRACKED]),
+    )
+    if (commit := head.get("branch.oid", _INITIAL)) == _INITIAL:
+        return replace(found, problem="nothing has been committed yet")
+    has_changes = any(entry[:2] in _CHANGED for entry in entries)
+    return replace(found, commit=commit, **(await _diff(git, secrets) if has_changes else {}))
+
+
+async def _diff(git: _Git, secrets: SecretTexts) -> dict[str, Any]:
+    words = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--", ".")
+    diff = await git.ask("diff", "HEAD", *words, most=MOST_DIFF)
+    text, values = await masked(diff.data, secrets)
+    return {"diff": text, "is_diff_cut": diff.is_cut, "masked_values": values}

@@ -1,0 +1,77 @@
+"""Warns of a disk that is nearly full while results can still be written: in the log, and on each experiment there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nni_manager.domain.experiment import ExperimentWarning
+from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.disk import Disk
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
+
+log = logging.getLogger(__name__)
+
+CODE = "DISK_LOW"
+#: Seconds between two looks; no event tells of a disk that fills.
+_EVERY_S = 60.0
+
+
+class DiskWatch:
+    """The warnings of one daemon."""
+
+    def __init__(self, service: ExperimentCommands, warnings: DaemonWarnings) -> None:
+        self._service = service
+        self._disk: Disk = service.disk
+        self._warnings = warnings
+        self._is_low = False
+
+    async def look(self) -> None:
+        """Sets and clears the warnings; a folder that cannot be asked about changes nothing."""
+        known: dict[Path, str] = {}
+        for experiment in self._service.open_experiments:
+            place = experiment.folder.path
+            sentence = known.setdefault(place.parent, await self._sentence(place.parent))
+            if sentence:
+                self._warnings.set(experiment.id, ExperimentWarning(code=CODE, message=sentence))
+            else:
+                self._warnings.clear(experiment.id, CODE)
+        self._tell(await self._sentence(None))
+
+    def _tell(self, sentence: str) -> None:
+        """Logs when the data directory's disk becomes full, and when it no longer is."""
+        if sentence and not self._is_low:
+            log.warning("%s", sentence, extra={"action": "disk"})
+        elif self._is_low and not sentence:
+            log.info("the disk of the data directory has room again", extra={"action": "disk"})
+        self._is_low = bool(sentence)
+
+    async def _sentence(self, folder: Path | None) -> str:
+        try:
+            return (await self._disk.room(folder)).sentence
+        except OSError as error:
+            log.debug("the disk of %s cannot be asked about: %s", folder or "the data directory", error)
+            return ""
+
+
+@asynccontextmanager
+async def watched(service: ExperimentCommands, warnings: DaemonWarnings) -> AsyncIterator[None]:
+    """A context in which the disks are looked at."""
+    task = asyncio.create_task(_look_again_and_again(DiskWatch(service, warnings)), name="disk watch")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _look_again_and_again(watch: DiskWatch) -> None:
+    while True:
+        try:
+            await watch.look()
+        except Exception:
+            log.exception("the disks could not be looked at")
+        await asyncio.sleep(_EVERY_S)

@@ -1,0 +1,66 @@
+"""Records what is needed to repeat a new experiment, beside its start: nothing here delays or fails one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.provenance.collection import Asked, collect
+from nni_manager.scheduler.experiments.submission import Submission
+
+log = logging.getLogger(__name__)
+
+#: Stores the record of the experiment with this id.
+Write = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+
+class ProvenanceRecorder:
+    """Used from one event loop; `close` gives up what is being collected."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, submission: Submission) -> None:
+        """Records what the caller gave, or else looks here; does not wait."""
+        id_ = submission.id
+        task = asyncio.create_task(self._record(submission), name=f"provenance {id_}")
+        self._tasks[id_] = task
+        task.add_done_callback(lambda _: self._tasks.pop(id_, None))
+
+    async def settled(self, id: str) -> None:
+        """Returns once nothing is being collected for this experiment."""
+        if (task := self._tasks.get(id)) is not None:
+            await asyncio.wait({task})
+
+    async def close(self) -> None:
+        """Idempotent."""
+        tasks = set(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _record(self, submission: Submission) -> None:
+        given = submission.provenance
+        try:
+            await self._write(submission.id, await collect(_asked(submission)) if given is None else given)
+        except NniManagerError as error:
+            log.info("what is needed to repeat experiment %s is not recorded: %s", submission.id, error)
+        except Exception:
+            log.exception("what is needed to repeat experiment %s is not recorded", submission.id)
+
+
+def _asked(submission: Submission) -> Asked:
+    spec = submission.spec
+    return Asked(
+        code_directory=spec.trial_code_directory,
+        python=submission.interpreter or sys.executable,
+        environment=submission.environment,
+        secrets=tuple(submission.secrets.values()),
+        tuner_arguments=spec.tuner.class_args,
+    )

@@ -1,0 +1,152 @@
+"""One TensorBoard: its process, and the folder of links that it shows.
+
+The process ends with the daemon, also with one that is killed: a shell beside it waits for the end of its own input,
+which only the daemon holds open, and ends them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.text import last_line
+from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
+
+HOST = "127.0.0.1"
+#: Seconds within which it must be there: it imports much.
+_PATIENCE_S = 60.0
+_READY = re.compile(r"https?://\S+:(\d+)/")
+_LINES = 20
+_WITH_DAEMON = """\
+exec 3<&0
+"$@" < /dev/null 3<&- &
+child=$!
+{ cat <&3; kill -KILL 0; } > /dev/null 2>&1 &
+exec 3<&-
+wait $child
+"""
+
+
+class BoardStatus(StrEnum):
+    """Statuses in NNI's words."""
+
+    #: It is being started.
+    DOWNLOADING_DATA = "DOWNLOADING_DATA"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    ERROR = "ERROR"
+
+
+class Board:
+    """A TensorBoard of some trials."""
+
+    def __init__(self, id: str, experiment_id: str, logs: Sequence[TrialLogs], folder: Path, port: int) -> None:
+        """`folder`: of its own, made here and removed with it."""
+        self.id = id
+        self.experiment_id = experiment_id
+        self.logs = tuple(logs)
+        self.port = port
+        self.status = BoardStatus.DOWNLOADING_DATA
+        self._folder = folder
+        self._process: Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._last: deque[str] = deque(maxlen=_LINES)
+        self._is_ready = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.returncode is not None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}/"
+
+    async def start(self, program: str, environment: Mapping[str, str]) -> None:
+        """Returns once it answers. Raises InvalidInput with its last words; nothing is left then."""
+        try:
+            await asyncio.to_thread(_link, self._folder, self.logs)
+            command = (program, "--logdir", str(self._folder), "--host", HOST, "--port", str(self.port))
+            self._process = await asyncio.create_subprocess_exec(
+                *("sh", "-c", _WITH_DAEMON, "tensorboard", *command),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=PIPE,
+                env=dict(environment),
+                start_new_session=True,
+            )
+            self._reading = asyncio.create_task(self._read(self._process), name=f"tensorboard {self.id}")
+            await self._until_ready()
+        except BaseException:
+            self.status = BoardStatus.ERROR
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends the process and all that it started. Idempotent."""
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+        if self._reading is not None:
+            await asyncio.wait({self._reading})
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        self.status = BoardStatus.ERROR if self.status is BoardStatus.ERROR else BoardStatus.STOPPED
+
+    async def _until_ready(self) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._is_ready.wait()
+        except TimeoutError:
+            raise InvalidInput(f"TensorBoard did not start within {_PATIENCE_S:g} s{self._words}") from None
+        if self.status is not BoardStatus.RUNNING:
+            raise InvalidInput(f"TensorBoard ended at once{self._words}")
+
+    @property
+    def _words(self) -> str:
+        said = last_line("\n".join(self._last))
+        return f": {said}" if said else ""
+
+    async def _read(self, process: Process) -> None:
+        """Reads what it writes until it ends; its address says that it answers."""
+        assert process.stderr is not None
+        ended = asyncio.create_task(process.wait())
+        try:
+            while True:
+                line = asyncio.create_task(process.stderr.readline())
+                await asyncio.wait({line, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if not line.done() or not line.result():
+                    line.cancel()
+                    break
+                self._take(line.result().decode(errors="replace"))
+        except ValueError:  # a line without an end
+            self._last.append("it wrote a line that is too long")
+        finally:
+            await ended
+            self._is_ready.set()
+
+    def _take(self, line: str) -> None:
+        self._last.append(line)
+        if (found := _READY.search(line)) is not None and int(found[1]) == self.port:
+            self.status = BoardStatus.RUNNING
+            self._is_ready.set()
+
+
+def _link(folder: Path, logs: Sequence[TrialLogs]) -> None:
+    """Makes a folder with a link to the logs of each trial, by the trial's number and id."""
+    folder.mkdir(mode=0o700, parents=True)
+    for one in logs:
+        (folder / f"{one.number}-{one.trial_id}").symlink_to(one.path)

@@ -1,0 +1,214 @@
+"""The TensorBoards of a daemon. Each ends when it is asked to, with its experiment, with the daemon, or after an hour
+in which no browser was connected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from nni_manager.config.daemon_settings.settings import own_environment
+from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
+from nni_manager.scheduler.tensorboard import log_folders, ports
+from nni_manager.scheduler.tensorboard.board import Board
+from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
+from nni_manager.store import private
+from nni_manager.store.folder import Folder
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Below the data directory: a folder of links for each.
+FOLDER = "tensorboard"
+#: Most at a time, and most trials of one.
+_MOST, _MOST_TRIALS = 8, 200
+_IDLE_S, _LOOK_S = 3600.0, 30.0
+
+
+class InFolder(Protocol):
+    """An experiment that is open, or its entry."""
+
+    @property
+    def folder(self) -> Folder: ...
+
+
+class Experiments(Protocol):
+    """What is asked about experiments, as `ExperimentCommands` answers it."""
+
+    def at_work(self, id: str) -> InFolder | None: ...
+
+    async def entry(self, id: str) -> InFolder: ...
+
+    async def read(self, id: str, function: Callable[[sqlite3.Connection], T]) -> T: ...
+
+
+class TensorBoards:
+    """Used from one event loop; `close` ends all."""
+
+    def __init__(self, service: Experiments, data_directory: Path, *, idle_s: float = _IDLE_S) -> None:
+        self._service = service
+        self._folder = data_directory / FOLDER
+        self._idle_s = idle_s
+        self._boards: dict[str, Board] = {}
+        self._used_s: dict[str, float] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+
+    def of(self, experiment_id: str) -> list[Board]:
+        """The boards of an experiment, oldest first."""
+        return [board for board in self._boards.values() if board.experiment_id == experiment_id]
+
+    def get(self, experiment_id: str, id: str) -> Board:
+        """Raises NotFound."""
+        board = self._boards.get(id)
+        if board is None or board.experiment_id != experiment_id:
+            raise NotFound(f"there is no TensorBoard {id!r} of experiment {experiment_id}; it may have ended")
+        return board
+
+    async def start(self, experiment_id: str, trial_ids: Sequence[str], port: int | None = None) -> Board:
+        """Returns once it answers. Raises NotFound; InvalidInput where TensorBoard is missing, does not start, or no
+        folder of these trials is on this machine; Conflict when there are too many."""
+        logs = await self._logs(experiment_id, trial_ids)
+        environment = await self._environment(experiment_id)
+        program = _program(environment)
+        async with self._turn:  # a port is taken before the next one is looked for
+            if self._is_closed or len(self._boards) >= _MOST:
+                raise Conflict(f"{len(self._boards)} TensorBoards run; stop one first")
+            board = await self._started(experiment_id, logs, port, program, environment)
+        words = (board.id, experiment_id, board.url)
+        log.info("TensorBoard %s of experiment %s: %s", *words, extra={"action": "tensorboard"})
+        self._watch()
+        return board
+
+    async def _started(
+        self,
+        experiment_id: str,
+        logs: Sequence[TrialLogs],
+        wanted: int | None,
+        program: str,
+        environment: Mapping[str, str],
+    ) -> Board:
+        """A board that answers; on the next port where another program took the first one meanwhile."""
+        taken = {board.port for board in self._boards.values()}
+        while True:
+            port = await asyncio.to_thread(ports.free, taken, wanted)
+            id_ = secrets.token_hex(3)
+            board = Board(id_, experiment_id, logs, self._folder / id_, port)
+            self._boards[id_], self._used_s[id_] = board, time.monotonic()
+            try:
+                await board.start(program, environment)
+                return board
+            except InvalidInput:
+                self._forget(id_)
+                if wanted is not None or ports.is_free(port):
+                    raise
+                taken.add(port)
+            except BaseException:
+                self._forget(id_)
+                raise
+
+    async def stop(self, board: Board) -> None:
+        self._forget(board.id)
+        await board.close()
+
+    async def stop_all(self, experiment_id: str) -> None:
+        await asyncio.gather(*map(self.stop, self.of(experiment_id)))
+
+    def before(self, callback: Callable[[str], None]) -> Callable[[str], None]:
+        """A callback for a closed experiment: ends its TensorBoards, without waiting, and calls `callback`."""
+
+        def closed(experiment_id: str) -> None:
+            self._end(experiment_id)
+            callback(experiment_id)
+
+        return closed
+
+    def _end(self, experiment_id: str) -> None:
+        if self.of(experiment_id):
+            task = asyncio.create_task(self.stop_all(experiment_id), name=f"tensorboards of {experiment_id}")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """Idempotent."""
+        self._is_closed = True
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+        await asyncio.gather(*map(self.stop, list(self._boards.values())), *self._ending)
+
+    def clear(self) -> None:
+        """Removes folders that a killed daemon left. Blocks."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # Helpers
+
+    async def _logs(self, experiment_id: str, trial_ids: Sequence[str]) -> list[TrialLogs]:
+        if not 1 <= len(trial_ids) <= _MOST_TRIALS:
+            raise InvalidInput(f"trials: name one to {_MOST_TRIALS} trials")
+        trials = (await self._place(experiment_id)).trials
+        found = await self._service.read(experiment_id, lambda c: log_folders.find(c, trials, trial_ids))
+        here = [one for one in found if one.is_here]
+        if not here:
+            raise InvalidInput(
+                "what these trials leave for TensorBoard, $NNI_OUTPUT_DIR/tensorboard, is not on the manager's machine;"
+                f" `nnictl trial download {experiment_id} -T {found[0].trial_id}` brings a trial's files, and"
+                " `tensorboard --logdir` shows them"
+            )
+        return here
+
+    async def _place(self, experiment_id: str) -> Folder:
+        experiment = self._service.at_work(experiment_id)
+        return experiment.folder if experiment is not None else (await self._service.entry(experiment_id)).folder
+
+    async def _environment(self, experiment_id: str) -> Mapping[str, str]:
+        """The environment of the experiment's caller, where it is kept, else the daemon's."""
+        folder = await self._place(experiment_id)
+        kept = await asyncio.to_thread(private.load, folder.private)
+        return kept.environment or own_environment()
+
+    def _watch(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._look_again_and_again(), name="tensorboards")
+
+    async def _look_again_and_again(self) -> None:
+        while self._boards:
+            await asyncio.sleep(_LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Ends those that no browser was connected to for long, and forgets those that ended."""
+        now_s, used = time.monotonic(), await asyncio.to_thread(ports.connected)
+        for board in list(self._boards.values()):
+            if board.port in used:
+                self._used_s[board.id] = now_s
+            if board.has_ended or now_s - self._used_s[board.id] >= self._idle_s:
+                log.info("TensorBoard %s ends: nobody looks at it", board.id, extra={"action": "tensorboard"})
+                await self.stop(board)
+
+    def _forget(self, id: str) -> None:
+        self._boards.pop(id, None)
+        self._used_s.pop(id, None)
+
+
+def _program(environment: Mapping[str, str]) -> str:
+    """The program: on the caller's PATH, on the daemon's, or beside its Python. Raises InvalidInput."""
+    beside = os.path.dirname(sys.executable)
+    for path in (environment.get("PATH", os.defpath), os.environ.get("PATH", os.defpath), beside):
+        if found := shutil.which("tensorboard", path=path):
+            return found
+    raise InvalidInput(
+        "TensorBoard is not installed: there is no program `tensorboard` on the PATH of the experiment or of the"
+        " manager; `pip install tensorboard` in the environment that starts experiments, or in the manager's"
+    )

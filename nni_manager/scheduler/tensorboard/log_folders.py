@@ -1,0 +1,83 @@
+"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.ids import attempt_directory
+from nni_manager.shared_storage.shared_folder import OUTPUT_FOLDER
+from nni_manager.shared_storage.storage_folders import experiment_folder
+from nni_manager.store import stored_config
+from nni_manager.store.experiment import experiments
+
+_NAME = "tensorboard"
+_LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialLogs:
+    """The folder of one trial's latest attempt."""
+
+    trial_id: str
+    number: int
+    path: Path
+    #: Whether it can be read on this machine, now or once the trial writes it.
+    is_here: bool
+
+
+def find(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) -> list[TrialLogs]:
+    """The folders of these trials, in their order. `trials`: the experiment's. Raises NotFound."""
+    rows = {row[0]: row for row in connection.execute(_ROWS, (json.dumps(list(ids)),))}
+    if missing := [id_ for id_ in ids if id_ not in rows]:
+        raise NotFound(f"there is no trial {missing[0]}")
+    row = experiments.load(connection)
+    config = json.loads(row.config)
+    storage = _on_storage(config, row.id, experiments.storage_key(connection))
+    platforms = {name: str(section.get("platform", "")) for name, section in stored_config.services(config).items()}
+    return [_logs(rows[id_], trials, storage, platforms) for id_ in dict.fromkeys(ids)]
+
+
+def newest(connection: sqlite3.Connection, count: int) -> list[str]:
+    """Ids of the newest trials."""
+    rows = connection.execute("SELECT id FROM trials ORDER BY sequence_id DESC LIMIT ?", (count,))
+    return [id_ for (id_,) in rows]
+
+
+_ROWS = (
+    "SELECT t.id, t.sequence_id, t.attempt, a.service FROM trials t"
+    " LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
+    " WHERE t.id IN (SELECT value FROM json_each(?))"
+)
+
+
+def _logs(
+    row: tuple[str, int, int, str | None], trials: Path, storage: Path | None, platforms: Mapping[str, str]
+) -> TrialLogs:
+    id_, number, attempt, service = row
+    name = attempt_directory(id_, attempt)
+    here = trials / name / _NAME
+    stored = None if storage is None else storage / name / OUTPUT_FOLDER / _NAME
+    for path in filter(None, (here, stored)):
+        if os.path.isdir(path):
+            return TrialLogs(trial_id=id_, number=number, path=path, is_here=True)
+    is_local = platforms.get(service or "", _only(platforms)) == _LOCAL
+    return TrialLogs(trial_id=id_, number=number, path=stored or here, is_here=is_local)
+
+
+def _only(platforms: Mapping[str, str]) -> str:
+    """The platform of a trial that has no attempt yet."""
+    return next(iter(platforms.values()), "") if len(platforms) == 1 else ""
+
+
+def _on_storage(config: Mapping[str, Any], id: str, key: str) -> Path | None:
+    """Where `sharedStorage` has the folders of trials; None: there is none, or it is not mounted here."""
+    storage = config.get("sharedStorage")
+    point = storage.get("localMountPoint") if isinstance(storage, Mapping) else None
+    return Path(str(point), "nni", experiment_folder(id, key), "trials") if point else None

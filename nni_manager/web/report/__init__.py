@@ -1,0 +1,1 @@
+"""The report of an experiment: one HTML file that opens without a network."""

@@ -1,0 +1,26 @@
+// Draws the charts of a report out of what the report itself holds.
+
+import * as curves from "../charts/curves.js";
+import * as distribution from "../charts/distribution.js";
+import * as effect from "../charts/effect.js";
+import * as importance from "../charts/importance.js";
+import * as pair from "../charts/pair.js";
+import * as parallel from "../charts/parallel.js";
+import * as results from "../charts/results.js";
+import * as timeline from "../charts/timeline.js";
+import { plotlyAddress } from "./answers.js";
+import * as pareto from "./pareto.js";
+import { state } from "./state.js";
+
+const MODULES = { curves, distribution, effect, importance, pair, parallel, pareto, results, timeline };
+
+const address = await plotlyAddress();
+for (const figure of document.querySelectorAll("[data-chart]")) {
+  figure.dataset.plotly = address;
+  try {
+    await MODULES[figure.dataset.chart].mount(figure, { experiment: figure.dataset.experiment, state });
+  } catch (error) {
+    figure.append(`This chart could not be drawn: ${error.message}.`);
+  }
+}
+document.documentElement.dataset.drawn = "yes";

@@ -1,0 +1,3 @@
+// In place of the page's live values: a report does not change.
+
+export const live = { onRevision: () => () => {} };

@@ -1,0 +1,31 @@
+// In place of the page's address: what the reader chooses in charts, kept while the report is open. Filters are as when
+// the report was made.
+
+const CHOICES = new Set(["effect", "a", "b", "logy"]);
+const callbacks = new Set();
+const values = new URLSearchParams();
+
+export const state = {
+  get(name) {
+    return values.get(name);
+  },
+
+  all() {
+    return values;
+  },
+
+  set(changes) {
+    const before = values.toString();
+    for (const [name, value] of Object.entries(changes)) {
+      if (!CHOICES.has(name)) continue;
+      if (value === null || value === undefined || value === "") values.delete(name);
+      else values.set(name, String(value));
+    }
+    if (values.toString() !== before) for (const callback of callbacks) callback(state, {});
+  },
+
+  onChange(callback) {
+    callbacks.add(callback);
+    return () => callbacks.delete(callback);
+  },
+};

@@ -1,0 +1,62 @@
+"""The report, opened from a file without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.api.world import World
+from tests.browser.charted import charted
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+_CHARTS = ("results", "curves", "effect", "distribution", "timeline")
+
+
+async def saved(site: str, id: str, folder: Path) -> Path:
+    async with httpx.AsyncClient() as client:
+        answer = await client.get(f"{site}/api/v1/experiments/{id}/report", timeout=60)
+    assert answer.status_code == 200
+    path = folder / "report.html"
+    path.write_bytes(answer.content)
+    return path
+
+
+async def test_charts_are_drawn_without_a_network(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
+    await charted(world, "charted", 60)
+    path = await saved(site, "charted", tmp_path)
+    context = await browser.new_context(offline=True)
+    page = await context.new_page()
+    trouble: list[str] = []
+    page.on("dialog", lambda _: trouble.append("a script of stored text ran"))
+    page.on("console", lambda message: trouble.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await page.goto(path.as_uri())
+    for name in _CHARTS:
+        figure = page.locator(f"figure.chart-{name}")
+        await figure.scroll_into_view_if_needed()
+        await expect(figure.locator(".chart-body svg.main-svg").first).to_be_visible()
+    await expect(page.locator("figure.chart-parallel canvas").first).to_be_visible()
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    await page.get_by_label("Effect of", exact=True).select_option("batch_size")
+    await expect(page.get_by_text("Effect of batch_size on the result")).to_be_visible()
+    await page.get_by_label("Up", exact=True).select_option("batch_size")
+    await expect(page.locator("figure.chart-pair .chart-title")).to_contain_text("batch_size")
+    assert trouble == []
+    await context.close()
+
+
+async def test_report_is_read_without_scripts(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
+    await world.add("seeded")
+    path = await saved(site, "seeded", tmp_path)
+    context = await browser.new_context(java_script_enabled=False, offline=True)
+    page = await context.new_page()
+    await page.goto(path.as_uri())
+    await expect(page.get_by_role("row", name="good1")).to_contain_text("0.875")
+    await expect(page.get_by_text("Charts need JavaScript").first).to_be_visible()
+    await context.close()

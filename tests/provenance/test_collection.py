@@ -1,0 +1,176 @@
+"""What is recorded of a code directory in git, and of the Python of a caller."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.api.schemas.provenance import Provenance
+from nni_manager.platform_kit.secret_texts import SecretTexts
+from nni_manager.provenance import child, python_state, repository
+from nni_manager.provenance.collection import Asked, collect
+
+pytestmark = pytest.mark.unit
+
+_NOBODY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+_NO_SECRETS = SecretTexts()
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", "-c", "user.name=n", "-c", "user.email=n@example.org", *words]
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **_NOBODY}, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A code directory inside a repository, with one commit."""
+    folder = tmp_path / "repository" / "code"
+    folder.mkdir(parents=True)
+    (folder / "trial.py").write_text("print(1)\n")
+    (folder / ".gitignore").write_text("ignored.env\n")
+    git(folder, "init", "--quiet", "--initial-branch", "main", "..")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "begin")
+    return folder
+
+
+async def look(folder: Path, secrets: SecretTexts = _NO_SECRETS) -> repository.CodeState:
+    return await repository.look(str(folder), os.environ, secrets)
+
+
+async def test_commit_branch_and_diff_are_recorded(code: Path) -> None:
+    (code / "trial.py").write_text("print(2)\n")
+    (code.parent / "elsewhere.py").write_text("not of the code directory\n")
+    (code / "new.py").write_text("unknown to git\n")
+    (code / "ignored.env").write_text("PASSWORD=hunter22\n")
+    found = await look(code)
+    assert (found.commit, found.branch, found.problem) == (git(code, "rev-parse", "HEAD"), "main", "")
+    assert "-print(1)\n+print(2)" in found.diff and not found.is_diff_cut
+    assert found.untracked == ("code/new.py",)
+    assert "hunter22" not in repr(found) + found.diff and "unknown to git" not in found.diff
+
+
+async def test_recorded_diff_applies_to_the_commit(code: Path) -> None:
+    (code / "trial.py").write_text("print(2)\n")
+    diff = (await look(code)).diff
+    git(code, "checkout", "--quiet", ".")
+    (code / "changes.diff").write_text(diff)
+    git(code, "apply", "changes.diff")
+    assert (code / "trial.py").read_text() == "print(2)\n"
+
+
+async def test_clean_repository_has_no_diff(code: Path) -> None:
+    found = await look(code)
+    assert (found.diff, found.untracked, found.problem) == ("", (), "")
+
+
+async def test_long_diff_is_cut(code: Path) -> None:
+    (code / "trial.py").write_text("x = 1\n" * 400_000)
+    found = await look(code)
+    assert found.is_diff_cut and len(found.diff) <= repository.MOST_DIFF
+
+
+@pytest.mark.parametrize(
+    "line", ['password = "hunter22"', "api_key: hunter22", 'config["token"] = "hunter22"', "SECRET=hunter22"]
+)
+async def test_values_that_look_like_secrets_are_masked(code: Path, line: str) -> None:
+    (code / "trial.py").write_text(line + "\n")
+    found = await look(code)
+    assert "hunter22" not in found.diff and "***" in found.diff and found.masked_values == 1
+
+
+async def test_code_that_only_names_secrets_is_kept(code: Path) -> None:
+    (code / "trial.py").write_text("token = tokenizer.next()\nkeys = sorted(tokens)\n")
+    found = await look(code)
+    assert "+token = tokenizer.next()\n+keys = sorted(tokens)" in found.diff and found.masked_values == 0
+
+
+async def test_known_secrets_and_logins_are_masked(code: Path) -> None:
+    (code / "trial.py").write_text("start('open sesame')\n")
+    git(code, "remote", "add", "origin", "https://me:pass1234@example.org/code.git")
+    found = await look(code, SecretTexts("open sesame"))
+    assert "open sesame" not in found.diff and "pass1234" not in found.remote
+    assert found.remote.endswith("example.org/code.git")
+
+
+async def test_programs_of_the_repository_are_not_run(code: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(stat.S_IRWXU)
+    (code / ".gitattributes").write_text("*.py diff=shown\n")
+    for name in ("core.fsmonitor", "diff.external", "diff.shown.textconv", "core.pager"):
+        git(code, "config", name, str(program))
+    mark.unlink(missing_ok=True)  # git itself, for the configuration
+    (code / "trial.py").write_text("print(2)\n")
+    assert "+print(2)" in (await look(code)).diff
+    assert not mark.exists()
+
+
+async def test_folder_without_git_says_so(tmp_path: Path) -> None:
+    found = await look(tmp_path)
+    assert found.commit == "" and "no git repository" in found.problem
+    found = await repository.look(str(tmp_path), {"PATH": "/nowhere"}, _NO_SECRETS)
+    assert "no program git" in found.problem
+    assert (await look(tmp_path / "missing")).problem
+
+
+async def test_repository_without_commits_says_so(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", ".")
+    assert "nothing has been committed" in (await look(tmp_path)).problem
+
+
+async def test_packages_are_those_of_the_python() -> None:
+    found = await python_state.look(sys.executable, os.environ)
+    assert found.version == ".".join(map(str, sys.version_info[:3])) and found.problem == ""
+    expected = {_plain(one.metadata["Name"]): one.version for one in metadata.distributions()}
+    assert {_plain(name) for name, _ in found.packages} >= set(expected)
+    assert dict(found.packages)["numpy"] == expected["numpy"]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("text", ["exit 1", "echo nonsense", "echo 1"])
+async def test_program_that_is_no_python_says_so(tmp_path: Path, text: str) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(stat.S_IRWXU)
+    found = await python_state.look(str(program), os.environ)
+    assert found.packages == () and found.problem
+
+
+async def test_command_that_hangs_is_ended(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(child.NoAnswer, match="took longer"):
+        await child.read(
+            ["sh", "-c", "sleep 50 & sleep 50"], directory="/", environment=os.environ, most=10, patience_s=0.1
+        )
+    assert time.monotonic() - began < 10
+
+
+async def test_record_is_what_rest_describes(code: Path) -> None:
+    (code / "trial.py").write_text("use('from the environment')\n")
+    environment = {**os.environ, "MY_TOKEN": "from the environment"}
+    record: dict[str, Any] = await collect(
+        Asked(
+            code_directory=str(code),
+            python=sys.executable,
+            environment=environment,
+            tuner_arguments={"seed": 7, "optimize_mode": "minimize"},
+        )
+    )
+    assert Provenance.model_validate(record).model_dump(by_alias=True) == record
+    assert record["seed"] == 7 and "from the environment" not in str(record)
