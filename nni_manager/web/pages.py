@@ -18,6 +18,7 @@ from nni_manager.web import api_page, buttons, experiment_pages, shown_experimen
 from nni_manager.web.comparison import comparison_page
 from nni_manager.web.experiment import config_page, manager_log
 from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, render
+from nni_manager.web.shared_pages import SharedPages
 from nni_manager.web.stream import States
 from nni_manager.web.table import table_pages
 from nni_manager.web.trial import failure_pages, trial_pages
@@ -51,6 +52,7 @@ def create_pages(context: PagesContext) -> Starlette:
     pages = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # handlers of subclasses
     pages.state.context = context
     pages.state.states = States(context)
+    pages.state.shared = SharedPages()
     return pages
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.benchmarks import connections, history, kubernetes, metrics, reads, sdk, start_and_stop, thousand, throughput
+from tests.benchmarks.pages import crowd, looked_at
 from tests.benchmarks.table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,8 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
     "metrics": metrics.measure,
     "status": reads.check_status,
     "reads": reads.measure_all,
+    "page": looked_at.measure,
+    "readers": crowd.measure,
 }
 
 
