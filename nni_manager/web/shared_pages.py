@@ -1,7 +1,7 @@
 """Pages of open experiments, each made once for all its readers.
 
-After every change each browser that shows an experiment asks for the same page. It is made at most once for a change and
-a second; its tag (ETag) lets a browser that has it already be answered in a few bytes.
+After every change each browser that shows an experiment asks for the same page. It is made once for a change, and again
+after a second; its tag (ETag) lets a browser that has it already be answered in a few bytes.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from nni_manager.web.trial.log_tail import LogTail
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext
 
-#: Milliseconds between two questions of a chart, at least, and for each reader of the experiment: what their charts cost
-#: stays the same.
+#: Milliseconds between two questions of a chart: at least, and for each reader of the experiment, so that what the
+#: charts of many cost stays the same.
 _CHART_PAUSE_MS, _CHART_PAUSE_A_READER_MS = 1000, 100
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from nni_manager.store.connection import connect
 from tests.benchmarks import analysis, subject, upstream
 from tests.live_daemon import Daemon
 
-SIZES = (1_000, 10_000)
+SIZES = (1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,10 @@ class Site:
     def page(self, size: int, tab: str = "") -> str:
         return f"{self.url}/experiments/{self.ids[size]}{tab}"
 
+    def endpoint(self, size: int) -> str:
+        """Address of its endpoint, which has NNI's API."""
+        return str(self.daemon.status(self.ids[size])["endpoint"]["url"])
+
     def restart(self) -> None:
         """Nothing is kept in memory afterwards."""
         self.daemon.terminate()
@@ -38,14 +45,14 @@ class Site:
 
 @contextmanager
 def site(folder: Path, sizes: Sequence[int] = SIZES) -> Iterator[Site]:
-    with subject.running(folder) as daemon:
-        ids = {size: daemon.create(_config(), folder / "code") for size in sizes}
+    port = upstream.free_port()
+    with subject.running(folder, "--port", str(port)) as daemon:
+        ids = {size: _create(daemon, folder / "code") for size in sizes}
         for id_ in ids.values():
             daemon.wait(id_, "DONE")
         daemon.terminate()
         for size, id_ in ids.items():
             fill(daemon.data / id_ / "db" / "nni.sqlite", id_, size)
-        port = upstream.free_port()
         daemon.start("--port", str(port))
         yield Site(daemon, port, ids)
 
@@ -61,6 +68,18 @@ def fill(database: Path, id: str, count: int) -> None:
             " ended_trials = ?1, config = json_set(config, '$.maxTrialNumber', ?1)",
             (count,),
         )
+
+
+def _create(daemon: Daemon, code: Path) -> str:
+    """With an endpoint."""
+    body = {
+        "config": json.dumps({"experimentWorkingDirectory": str(daemon.data), **_config()}),
+        "directory": str(code),
+        "environment": dict(os.environ),
+        "interpreter": sys.executable,
+        "endpoint": {"port": 0, "urlPrefix": ""},
+    }
+    return str(daemon.call("POST", "/experiments", json=body)["id"])
 
 
 def _config() -> dict[str, object]:
