@@ -1,5 +1,5 @@
-"""A running experiment in a browser from its start to its end: the daemon is killed and comes back, a fetch is lost, the
-network is gone for a while; the page says so, is never loaded anew and shows every value."""
+"""A running experiment in a browser from its start to its end: the daemon is killed and comes back, a fetch is lost,
+the network is gone for a while; the page says so, is never loaded anew and shows every value."""
 
 from __future__ import annotations
 

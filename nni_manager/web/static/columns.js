@@ -1,6 +1,6 @@
-// Order and width of the table's columns. The order is in the address, as `columns`; widths are remembered in this browser
-// for this experiment. A heading is dragged onto another, its right edge to make the column wider; with the keyboard, on a
-// heading: Shift and the arrows, plus, minus and 0.
+// Order and width of the table's columns. The order is in the address, as `columns`; widths are remembered in this
+// browser for this experiment. A heading is dragged onto another, its right edge to make the column wider; with the
+// keyboard, on a heading: Shift and the arrows, plus, minus and 0.
 
 import { names } from "./charts/ranges.js";
 import { state } from "./state.js";
@@ -73,7 +73,9 @@ function apply() {
     const cells = `table.trials tr > :nth-child(${heading.cellIndex + 1})`;
     return `${cells} { min-width: ${width}px; max-width: ${width}px; overflow: hidden; text-overflow: ellipsis; }`;
   });
-  sheet.textContent = `@media (min-width: 40rem) { ${rules.join("\n")} }`;
+  // a table as wide as the window would share out what a narrower column leaves
+  const own = rules.some(Boolean) ? "table.trials { width: max-content; }" : "";
+  sheet.textContent = `@media (min-width: 40rem) { ${own} ${rules.join("\n")} }`;
 }
 
 // Pointer
