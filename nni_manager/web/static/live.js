@@ -211,6 +211,8 @@ function tellAge() {
   if (place.textContent !== text) place.textContent = text;
 }
 
+// Where tabs do not fit, the present one is in sight.
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 startControl();
 setInterval(tellAge, 1000);
 state.onChange((_, { isShown }) => isShown || live.refresh());
