@@ -24,6 +24,8 @@ _IDLE_S = 300.0
 #: Most answers that are kept, and most characters of them.
 _MOST_ANSWERS = 128
 _MOST_CHARACTERS = 8_000_000
+#: By the first screen of a page: its first chart, then what takes longest.
+_FIRST_ASKED = ("results", "columns")
 
 #: Experiment id → path of its database and revision; see `ExperimentCommands.stored_state`.
 Located = Callable[[str], Awaitable[tuple[Path, str]]]
@@ -103,7 +105,8 @@ class Analysis:
 
     async def _prepare(self, id: str) -> None:
         try:
-            await self.ask(id, "columns", Query())
+            for question in _FIRST_ASKED:
+                await self.ask(id, question, Query())
         except (InvalidInput, NotFound, AnalysisUnavailable) as error:
             log.debug("no process was prepared: %s", error)
         finally:

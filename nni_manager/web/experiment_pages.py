@@ -15,12 +15,14 @@ from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import shown_experiments
 from nni_manager.web.experiment import notices
 from nni_manager.web.rendering import context_of, experiment_id, render
+from nni_manager.web.shared_pages import shared
 from nni_manager.web.stream import PageEvents
 from nni_manager.web.table.page_query import PageQuery
 from nni_manager.web.trial import parameter_texts
 from nni_manager.web.trial.log_tail import LogName, LogTail
 
 
+@shared
 async def _overview(request: Request) -> Response:
     query = PageQuery.parse(request.query_params.multi_items())
     context_of(request).analysis.prepare(experiment_id(request))  # while the browser loads what draws the charts

@@ -19,6 +19,7 @@ from nni_manager.web.experiment import config_page, manager_log, tensorboard_pag
 from nni_manager.web.listing import experiment_forms, list_page
 from nni_manager.web.rendering import PagesContext, is_on_endpoint, render
 from nni_manager.web.services import platforms_page, service_forms
+from nni_manager.web.shared_pages import SharedPages
 from nni_manager.web.stream import States
 from nni_manager.web.table import table_pages
 from nni_manager.web.trial import failure_pages, trial_pages
@@ -54,6 +55,7 @@ def create_pages(context: PagesContext) -> Starlette:
     pages = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # handlers of subclasses
     pages.state.context = context
     pages.state.states = States(context)
+    pages.state.shared = SharedPages()
     return pages
 
 

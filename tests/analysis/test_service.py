@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nni_manager.analysis import process
+from nni_manager.analysis import process, worker
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.service import Analysis
 from nni_manager.domain.errors import AnalysisUnavailable, InvalidInput, NotFound, StoreCorrupt
@@ -35,6 +35,16 @@ async def analysing(experiment: Filled, **options: Any) -> AsyncIterator[Analysi
         yield analysis
     finally:
         await analysis.close()
+
+
+def test_questions_without_parameters_are_answered_first() -> None:
+    """Parameters take longest to read: the first chart need not wait for them."""
+    ranks = {
+        name: worker.rank({"question": name, "query": ""}) for name in ("results", "curves", "columns", "parallel")
+    }
+    assert ranks == {"results": 0, "curves": 0, "columns": 1, "parallel": 1}
+    assert worker.rank({"question": "results", "query": "p.lr=0..1"}) == 1
+    assert worker.rank({"question": "columns", "query": "top=many"}) == 0
 
 
 async def total(analysis: Analysis) -> int:
@@ -190,11 +200,10 @@ async def test_a_program_that_cannot_be_started(experiment: Filled, monkeypatch:
 
 def test_the_process_ends_with_its_parent_also_in_the_middle_of_an_answer() -> None:
     """As when the daemon is killed: only its end of the pipe is gone."""
-    worker = "nni_manager.analysis"
-    busy = f"import {worker}.worker as w; w.respond = lambda *_: [0 for _ in iter(int, 1)]; w.main()"
+    busy = "import nni_manager.analysis.worker as w; w.respond = lambda *_: [0 for _ in iter(int, 1)]; w.main()"
     with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
-        child.stdin.write(b"{}\n")
+        child.stdin.write(b'{"question": "results", "query": ""}\n')
         child.stdin.flush()
         child.stdin.close()
         assert child.wait(timeout=50) == 0

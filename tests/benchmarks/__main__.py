@@ -24,6 +24,7 @@ from tests.benchmarks import (
     thousand,
     throughput,
 )
+from tests.benchmarks.pages import crowd, looked_at
 from tests.benchmarks.table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,8 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
     "metrics": metrics.measure,
     "status": reads.check_status,
     "reads": reads.measure_all,
+    "page": looked_at.measure,
+    "readers": crowd.measure,
 }
 
 

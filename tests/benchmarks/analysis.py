@@ -16,6 +16,7 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -30,6 +31,7 @@ PARAMETERS, INTERMEDIATES = 20, 50
 _SIZES = (1000, 10_000, 100_000)
 _BEGAN_MS = 1_790_000_000_000
 _BATCH = 1000
+_RUNNING = 8
 _FIELDS = {"trial": "number=17", "pair": "a=p0&b=p1"}
 
 
@@ -47,20 +49,29 @@ def main() -> None:
 def fill(database: Path, count: int) -> None:
     """An experiment with that many trials: most succeeded, some failed above a value, a few run."""
     migrate(database, "experiment")
-    space = {f"p{number}": _dimension(number) for number in range(PARAMETERS)}
-    config = json.dumps({"searchSpace": space, "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}})
+    config = json.dumps({"searchSpace": space(), "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}})
     with closing(connect(database)) as connection:
         connection.execute(
             "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, ended_trials)"
             " VALUES ('exp1', 'RUNNING', ?, 'python3', '/tmp', 0, 0, ?)",
             (config, count),
         )
-        draw = random.Random(0)
-        for first in range(0, count, _BATCH):
-            connection.execute("BEGIN IMMEDIATE")
-            _add(connection, range(first, min(count, first + _BATCH)), count, draw)
-            connection.execute("COMMIT")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        add_trials(connection, "exp1", count, running=_RUNNING)
+
+
+def space() -> dict[str, Any]:
+    """The search space of what is filled."""
+    return {f"p{number}": _dimension(number) for number in range(PARAMETERS)}
+
+
+def add_trials(connection: Connection, id: str, count: int, *, running: int) -> None:
+    """Trials from number 0 on for the experiment `id`, which has none; the last ones are `running`."""
+    draw = random.Random(0)
+    for first in range(0, count, _BATCH):
+        connection.execute("BEGIN IMMEDIATE")
+        _add(connection, id, range(first, min(count, first + _BATCH)), count - running, draw)
+        connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _dimension(number: int) -> dict[str, object]:
@@ -69,14 +80,14 @@ def _dimension(number: int) -> dict[str, object]:
     return {"_type": "loguniform", "_value": [1e-5, 1]} if number % 2 else {"_type": "uniform", "_value": [0, 1]}
 
 
-def _add(connection: Connection, numbers: range, count: int, draw: random.Random) -> None:
+def _add(connection: Connection, experiment_id: str, numbers: range, ended: int, draw: random.Random) -> None:
     """Rows as the store writes them; through its functions 100,000 trials would take an hour."""
     trials, attempts, outboxes, metrics = [], [], [], []
     for number in numbers:
         id, began = f"t{number:06d}", _BEGAN_MS + 1000 * number
         values = {f"p{place}": _value(place, draw) for place in range(PARAMETERS)}
         loss = abs(float(values["p0"]) - 0.3) + 1e-3 * draw.random()
-        failed, running = float(values["p2"]) > 0.95, number >= count - 8
+        failed, running = float(values["p2"]) > 0.95, number >= ended
         status = "RUNNING" if running else "FAILED" if failed else "SUCCEEDED"
         record = {"parameter_id": number, "parameter_source": "algorithm", "parameters": values, "parameter_index": 0}
         final = None if failed or running else loss
@@ -87,7 +98,9 @@ def _add(connection: Connection, numbers: range, count: int, draw: random.Random
             + (None if final is None else str(final), final, None if running else number + 1, key)
             + (("USER_CODE", "exit code 1", "ValueError: 3") if failed else ("", "", ""))
         )
-        attempts.append((id, job_name("exp1", id, 1), "RUNNING" if running else "SUCCEEDED", began, began, ended))
+        attempts.append(
+            (id, job_name(experiment_id, id, 1), "RUNNING" if running else "SUCCEEDED", began, began, ended)
+        )
         outboxes.append((number + 1, id))
         curve = [loss + 1 / (step + 1) for step in range(INTERMEDIATES)]
         rows = [(number + 1, step, id, "PERIODICAL", step, began + 150 * step, y) for step, y in enumerate(curve)]

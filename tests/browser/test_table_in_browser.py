@@ -120,6 +120,56 @@ async def test_chosen_columns_are_remembered(browser: Browser, site: str, world:
         await expect(page.locator("#sort-place")).to_have_count(1)
 
 
+async def headings(page: Page) -> list[str]:
+    return await page.locator("th[scope=col] a").evaluate_all("links => links.map(link => link.id.slice(5))")
+
+
+async def test_columns_are_ordered_and_widened(browser: Browser, site: str, world: World) -> None:
+    await seeded(world, 5)
+    async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
+        await page.goto(f"{site}/experiments/seeded/trials?columns=number,status,result,p.x")
+        await page.locator("#sort-result").press("Shift+ArrowLeft")
+        await expect(page.locator("#sort-result")).to_be_focused()
+        await page.wait_for_function("() => document.querySelector('#sort-result').closest('th').cellIndex === 2")
+        assert await headings(page) == ["number", "result", "status", "p.x"] and "number%2Cresult" in page.url
+        await page.locator('[id="sort-p.x"]').drag_to(page.locator("#sort-result"))
+        await page.wait_for_function("() => document.querySelector('#sort-result').closest('th').cellIndex === 3")
+        heading = page.locator("th", has=page.locator("#sort-status"))
+        await page.locator("#sort-status").press("+")  # from then on the others are as wide as they need
+        await page.wait_for_function("() => document.querySelector('table.trials').offsetWidth < 1200")
+        box = await heading.bounding_box()
+        assert box is not None
+        await page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 5)
+        await page.mouse.down()
+        await page.mouse.move(box["x"] + box["width"] + 97, box["y"] + 5, steps=4)
+        await page.mouse.up()
+        for _ in range(2):  # as it is now, and as it is remembered
+            await expect(page.locator("[data-trial]")).to_have_count(10)
+            wider = await heading.bounding_box()
+            assert wider is not None and abs(wider["width"] - box["width"] - 100) < 5
+            assert await headings(page) == ["number", "p.x", "result", "status"]
+            await page.goto(f"{site}/experiments/seeded/trials")
+            await page.wait_for_function("() => document.querySelectorAll('th[scope=col] a').length === 4")
+
+
+async def test_other_experiments_are_found_by_typing(browser: Browser, site: str, world: World) -> None:
+    await seeded(world, 0)
+    for number in range(33):
+        await world.add(f"other{number:02d}", experimentName=f"search {number}")
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/seeded/config")
+        await page.locator("#switch").click()
+        await expect(page.locator("#find-experiment")).to_be_focused()
+        await expect(page.locator("#others a")).to_have_count(29)  # this one is among the newest thirty
+        await page.keyboard.type("ARCH 1")
+        await expect(page.locator("#others a")).to_have_count(11)
+        await page.keyboard.type("7")
+        await expect(page.locator("#others a")).to_have_count(1)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("search 17")
+        await page.goto("about:blank")
+
+
 async def test_rows_are_reached_ticked_and_opened_by_keys(browser: Browser, site: str, world: World) -> None:
     await seeded(world)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:

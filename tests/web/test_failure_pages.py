@@ -45,8 +45,17 @@ async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world
 
 
 async def test_without_a_failure_the_page_says_so(visitor: httpx.AsyncClient, world: World) -> None:
-    await world.add("seeded")
+    folder = await world.add("seeded")
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
+        connection.execute("UPDATE trials SET status = 'SUCCEEDED' WHERE status = 'FAILED'")
     assert "No trial has failed." in (await get(visitor, "/experiments/seeded/failures")).text
+
+
+async def test_failed_trials_without_a_reason_are_told_of(visitor: httpx.AsyncClient, world: World) -> None:
+    """As those of folders that NNI wrote."""
+    await world.add("seeded")
+    page = await get(visitor, "/experiments/seeded/failures")
+    assert "1 failed trial has no reason on record" in page.text and "No trial has failed." not in page.text
 
 
 async def test_without_an_answer_the_page_says_why(

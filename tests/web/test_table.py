@@ -14,7 +14,7 @@ import pytest
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.web.experiment import progress
 from nni_manager.web.experiment.manager_log import LogQuery
-from nni_manager.web.table import filters, sparkline
+from nni_manager.web.table import filters, sparkline, trial_table
 from nni_manager.web.table.page_query import PageQuery, canonical
 from tests.api.world import World
 from tests.web.test_pages import create, get
@@ -48,6 +48,16 @@ def test_choices_keep_their_kind_in_the_address() -> None:
     choices = ["conv", "1", "true", "a,b", "1..2", "", 1, True, None, [8, 4]]
     written = [filters.as_choice(choice) for choice in choices]
     assert written == ["conv", '"1"', '"true"', '"a,b"', '"1..2"', '""', "1", "true", "null", "[8, 4]"]
+
+
+def test_columns_have_the_order_of_the_address() -> None:
+    known = {
+        "parameters": [{"name": "x", "kind": "number"}, {"name": "y", "kind": "choice"}],
+        "keys": [{"name": "default"}],
+    }
+    listed = trial_table.columns_of(PageQuery.parse([("columns", "p.y,result,gone,status,p.x")]), known)
+    assert [one.name for one in listed if one.is_shown] == ["number", "p.y", "result", "status", "p.x"]
+    assert [one.name for one in listed][:7] == ["number", "p.y", "result", "status", "p.x", "id", "latest"]
 
 
 def test_a_curve_is_scaled_into_its_line() -> None:

@@ -13,7 +13,10 @@ const REFRESH_KEY = "nni_manager.refresh";
 const notice = document.getElementById("connection");
 const revisions = new Set();
 const listeners = new Map();
+// The tag of what was fetched last, by its address: what the server would answer again is not sent again.
+const tags = new Map();
 let revision = null;
+let chartPause = 1000;
 let timer = null;
 let isFetching = false;
 let isStale = false;
@@ -28,6 +31,11 @@ export const live = {
   /** The experiment's revision that the stream named last; null: none yet. */
   get revision() {
     return revision;
+  },
+
+  /** Milliseconds between two questions of one chart: longer the more readers the experiment has. */
+  get chartPause() {
+    return chartPause;
   },
 
   /** Calls back with the revision whenever it has changed. */
@@ -57,6 +65,7 @@ export const live = {
       if (answer.ok) state.replaceAll(new URL(answer.url).searchParams, { push: true, quiet: true });
       else return void location.assign(url); // the page says what is wrong
       replace(html, "");
+      tags.delete("");
       document.dispatchEvent(new Event("refreshed"));
     } catch {
       location.assign(url);
@@ -75,6 +84,7 @@ export const live = {
 function received(kind, data) {
   for (const callback of listeners.get(kind) ?? []) callback(data);
   if (kind !== "state") return;
+  chartPause = data.chartPauseMs ?? chartPause;
   if (data.closed) stream.end(); // there will be no other
   if (String(data.revision) !== revision) {
     revision = String(data.revision);
@@ -153,9 +163,15 @@ async function fetchAll() {
 
 async function fetchOne(source) {
   const url = source || location.pathname + location.search;
-  const answer = await fetch(url, { headers: { Accept: "text/html" } });
+  const known = tags.get(source);
+  const headers = { Accept: "text/html", ...(known?.url === url ? { "If-None-Match": known.tag } : {}) };
+  const answer = await fetch(url, { headers });
+  if (answer.status === 304) return;
   if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page itself says why
-  else if (answer.ok || answer.status === 400) replace(await answer.text(), source);
+  else if (answer.ok || answer.status === 400) {
+    replace(await answer.text(), source);
+    if (answer.headers.get("ETag")) tags.set(source, { url, tag: answer.headers.get("ETag") });
+  }
   else throw new Error(`status ${answer.status}`);
 }
 
@@ -195,6 +211,8 @@ function tellAge() {
   if (place.textContent !== text) place.textContent = text;
 }
 
+// Where tabs do not fit, the present one is in sight.
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 startControl();
 setInterval(tellAge, 1000);
 state.onChange((_, { isShown }) => isShown || live.refresh());

@@ -16,6 +16,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.store.experiment import numbered
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import back, context_of, experiment_id, form_of
+from nni_manager.web.shared_pages import shared
 from nni_manager.web.table import compared, exported, filters, trial_table
 from nni_manager.web.table.page_query import PageQuery, canonical
 
@@ -25,6 +26,7 @@ _SIZES = (20, 50, 100, 200)
 _MOST_COMPARED = 20
 
 
+@shared
 async def _trials(request: Request) -> Response:
     given = request.query_params.multi_items()
     if canonical(given) != given:

@@ -98,12 +98,15 @@ def build(query: PageQuery, columns: dict[str, Any], found: dict[str, Any]) -> T
 
 
 def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
-    """Fixed columns, one for each parameter, one for each further key of results."""
+    """Fixed columns, one for each parameter, one for each further key of results; the chosen ones first, in their
+    order."""
     parameters = {f"p.{one['name']}": one for one in columns["parameters"]}
     keys = [f"m.{key['name']}" for key in columns["keys"] if key["name"] != query.query.key]
     wanted = query.names("columns") or (*_SHOWN, *list(parameters)[:_MOST_PARAMETERS], *keys)
-    shown = {*wanted, *_NEEDED}
-    names = {**FIXED, **{name: name[2:] for name in (*parameters, *keys)}}
+    titles = {**FIXED, **{name: name[2:] for name in (*parameters, *keys)}}
+    needed = [name for name in _NEEDED if name not in wanted]
+    shown = dict.fromkeys(name for name in (*needed, *wanted) if name in titles)
+    names = {name: titles[name] for name in (*shown, *titles)}
     return [
         Column(name=name, title=title, is_number=_is_number(name, parameters), is_shown=name in shown)
         for name, title in names.items()

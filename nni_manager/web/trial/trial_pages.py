@@ -17,6 +17,7 @@ from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.store.experiment import answers
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of, render
+from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import shown as shown_experiment
 from nni_manager.web.trial import custom_trial, log_page, shown_trial, trial_files
 from nni_manager.web.trial.custom_trial import TrialForm
@@ -26,6 +27,7 @@ from nni_manager.web.trial.shown_trial import Place, ShownTrial
 _PLACE_S = 2.0
 
 
+@shared
 async def _page(request: Request) -> Response:
     """The page, or with ``?drawer=1`` what the drawer shows of it."""
     trial = await _shown(request)

@@ -30,13 +30,13 @@ export function colours() {
 
 // The colour of a score from 0 (worst) to 1 (best). The best stands out from the ground, whichever the direction.
 export function scored(score, theme) {
-  return mixed(VIRIDIS, theme.isDark ? 0.12 + 0.88 * score : 0.92 * (1 - score));
+  return mixed(VIRIDIS, theme.isDark ? 0.28 + 0.72 * score : 0.92 * (1 - score));
 }
 
 // Stops of a scale as plotly wants them; the best end, 1, is the one that stands out.
 export function rankScale(theme) {
   const steps = CIVIDIS.map((_, index) => index / (CIVIDIS.length - 1));
-  return steps.map((at) => [at, mixed(CIVIDIS, theme.isDark ? at : 1 - at)]);
+  return steps.map((at) => [at, mixed(CIVIDIS, theme.isDark ? 0.22 + 0.78 * at : 1 - at)]);
 }
 
 export function faded(colour, share) {

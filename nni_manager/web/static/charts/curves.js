@@ -19,7 +19,7 @@ export function mount(figure, { state }) {
 
 async function draw(answer, within) {
   const { state, figure } = within;
-  const chosen = new Set([...selectedIn(state), Number(figure.dataset.selected ?? -1)]);
+  const chosen = [...new Set([...selectedIn(state), Number(figure.dataset.selected ?? -1)])];
   const sorted = [...answer.curves].sort(onTop);
   const scale = horizontal(answer, state.get("x"));
   const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
@@ -61,9 +61,10 @@ function band(found) {
 // Dots for running ones, thick for selected ones; the better a curve, the more it stands out.
 function line({ number, status, why, rank, x, y }, of, chosen, scale) {
   const theme = colours();
-  const isSelected = why === "selected" || chosen.has(number);
+  const isSelected = why === "selected" || chosen.includes(number);
   const usual = why === "running" ? theme.status("RUNNING").colour : ranked(rank, of, theme);
-  const colour = isSelected ? theme.accent : usual;
+  const selected = selectedLook(number, chosen, theme);
+  const colour = isSelected ? selected.colour : usual;
   const place = `trial ${number}, ${theme.status(status).word}${rank ? `, rank ${rank}` : ""}`;
   return {
     x: x.map(scale.of),
@@ -73,9 +74,16 @@ function line({ number, status, why, rank, x, y }, of, chosen, scale) {
     mode: x.length > 1 ? "lines" : "markers",
     line: { color: colour, width: isSelected ? 4 : rank === 1 ? 3 : 1.5, dash: why === "running" ? "dot" : "solid" },
     marker: { color: colour, size: 6 },
-    name: isSelected ? "selected" : rank === 1 ? "best" : why === "running" ? "running" : "top",
+    name: isSelected ? selected.name : rank === 1 ? "best" : why === "running" ? "running" : "top",
     hovertemplate: `${place}<br>%{x}: %{y:.6g}<extra></extra>`,
   };
+}
+
+// Several that are selected are told apart by colour and name.
+function selectedLook(number, chosen, theme) {
+  const several = chosen.filter((one) => one >= 0).length > 1;
+  if (!several) return { colour: theme.accent, name: "selected" };
+  return { colour: theme.series[Math.max(chosen.indexOf(number), 0) % theme.series.length], name: `trial ${number}` };
 }
 
 function ranked(rank, of, theme) {

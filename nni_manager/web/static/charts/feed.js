@@ -2,7 +2,7 @@
 
 import { live } from "../live.js";
 
-const SOONEST_MS = 1000;
+const FIRST_RETRY_MS = 1000;
 // An answer without a tag changes by itself, as while something is computed.
 const PASSING_MS = 3000;
 const WAIT_SHOWN_MS = 200;
@@ -21,7 +21,7 @@ export class Feed {
   #asking = null;
   #timer = null;
   #notBefore = 0;
-  #retryMs = SOONEST_MS;
+  #retryMs = FIRST_RETRY_MS;
 
   // `address()`: what to ask now. `handlers`: answer(json), wait(level 0 to 2), fail(sentence).
   constructor(element, address, handlers) {
@@ -67,8 +67,8 @@ export class Feed {
     const waits = this.#announce();
     try {
       await this.#receive(asking);
-      this.#retryMs = SOONEST_MS;
-      this.#rest(Math.max(asking.isPassing ? PASSING_MS : SOONEST_MS, REST * (performance.now() - began)));
+      this.#retryMs = FIRST_RETRY_MS;
+      this.#rest(Math.max(asking.isPassing ? PASSING_MS : live.chartPause, REST * (performance.now() - began)));
     } catch (error) {
       if (this.#asking === asking) this.#failed(error);
     } finally {

@@ -35,6 +35,8 @@ async function draw(answer, within) {
         marker: { color: theme.series[0] },
         text: sorted.map(({ value }) => plain(percent(value))),
         textposition: "auto",
+        textangle: 0,
+        insidetextfont: { color: theme.panel },
         cliponaxis: false,
         hovertemplate: "%{customdata}: %{x:.4g}<br>a click shows its effect<extra></extra>",
       },

@@ -15,6 +15,7 @@ const MODULES = new Set([
   "distribution",
   "best_curves",
 ]);
+const DRAWN_BY_PLOTLY = new Set([...MODULES].filter((name) => name !== "controls" && name !== "parallel"));
 
 const seen = new IntersectionObserver(
   (found) => {
@@ -27,9 +28,16 @@ const seen = new IntersectionObserver(
   { rootMargin: "300px" },
 );
 
+// The library is made ready while the first answer is awaited; the chart itself says what fails.
+async function begin(element) {
+  const { plotly } = await import("./plot.js");
+  plotly(element).catch(() => {});
+}
+
 async function mount(element) {
   const name = element.dataset.chart;
   if (!MODULES.has(name)) return;
+  if (DRAWN_BY_PLOTLY.has(name)) begin(element);
   try {
     const chart = await import(`./${name}.js`);
     chart.mount(element, { experiment: element.dataset.experiment, state });
