@@ -63,11 +63,16 @@ class AsyncExperiment:
             return False
 
     async def _end(self) -> bool:
-        async for state in self.events():
-            if (verdict := judge(state)) is not None:
-                if not verdict.is_good:
-                    raise ExperimentFailed(verdict.text)
-                return True
+        heard = True
+        while heard:
+            heard = False
+            async for state in self.events():
+                heard = True
+                if (verdict := judge(state)) is not None:
+                    if not verdict.is_good:
+                        raise ExperimentFailed(verdict.text)
+                    return True
+            heard = heard and await self._call(self._experiment.goes_on)  # the daemon may have died
         raise NniManagerError(await self._call(self._experiment.broken_off))
 
     async def events(self) -> AsyncIterator[State]:

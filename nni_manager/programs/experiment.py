@@ -208,6 +208,16 @@ class Experiment:
         """Its states, now and after every change, until it is closed."""
         return self._client().events(self.id)
 
+    def goes_on(self) -> bool:
+        """Whether it is at work though the stream of its states broke off. A daemon of this machine that died is
+        started again."""
+        from nni_manager.domain.experiment import ExperimentStatus
+
+        try:
+            return not ExperimentStatus(self.status).is_closed
+        except NniManagerError:  # `broken_off` says it
+            return False
+
     def broken_off(self) -> str:
         """Why the stream of its states broke off, one sentence."""
         from nni_manager.programs import waiting

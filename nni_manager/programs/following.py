@@ -26,6 +26,8 @@ class Followed(Protocol):
 
     def stop(self) -> None: ...
 
+    def goes_on(self) -> bool: ...
+
     def broken_off(self) -> str: ...
 
 
@@ -49,16 +51,26 @@ def _follow(experiment: Followed, end_s: float | None, display: Display) -> bool
 
 def _verdict(experiment: Followed, end_s: float | None, display: Display) -> WaitEnd | None:
     """Why waiting is over; None: the time is up."""
-    feed, watch = StateFeed(experiment.events), _Watch(display)
+    watch = _Watch(display)
     try:
-        while end_s is None or time.monotonic() < end_s:
-            left_s = _TICK_S if end_s is None else min(_TICK_S, max(end_s - time.monotonic(), 0))
-            if (verdict := watch.take(feed.next(left_s))) is not None:
-                return verdict
-    except StreamEnded:
-        raise NniManagerError(experiment.broken_off()) from None
+        while True:
+            before = watch.states
+            try:
+                return _until_verdict(StateFeed(experiment.events), watch, end_s)
+            except StreamEnded:
+                # the daemon may have died: the next one has a state for us at once
+                if watch.states == before or not experiment.goes_on():
+                    raise NniManagerError(experiment.broken_off()) from None
     finally:
         watch.close()
+
+
+def _until_verdict(feed: StateFeed, watch: _Watch, end_s: float | None) -> WaitEnd | None:
+    """As `_verdict`, for one stream of states. Raises StreamEnded."""
+    while end_s is None or time.monotonic() < end_s:
+        left_s = _TICK_S if end_s is None else min(_TICK_S, max(end_s - time.monotonic(), 0))
+        if (verdict := watch.take(feed.next(left_s))) is not None:
+            return verdict
     return None
 
 
@@ -71,11 +83,14 @@ class _Watch:
         self._state: State | None = None
         self._at_s = 0.0
         self._noted = ""
+        #: Number of states that were taken.
+        self.states = 0
 
     def take(self, news: State | None) -> WaitEnd | None:
         verdict = None
         if news is not None:
             self._state, self._at_s = news, self._clock()
+            self.states += 1
             verdict = judge(news)
             self._note(passing_hold(news))
         if self._state is not None and verdict is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,6 +20,8 @@ import pytest
 
 import nni_manager
 from nni_manager import AsyncExperiment, Experiment, ExperimentFailed
+from nni_manager.client.daemon import find
+from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NotFound
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line
 
@@ -141,6 +145,29 @@ def test_a_function_that_cannot_be_sent_starts_nothing(line: CommandLine) -> Non
     with pytest.raises(InvalidInput, match="function: cannot be sent"):
         nni_manager.optimize(lambda parameters: lock.locked(), SPACE, trials=1)
     assert line.traces() == [] and not line.data.exists()
+
+
+def test_a_daemon_that_is_killed_meanwhile_changes_nothing(line: CommandLine) -> None:
+    """The program starts the next one, which goes on with the trials."""
+    program = f"""
+    import asyncio, time, nni_manager
+    def slow(parameters):
+        time.sleep(1)
+        return parameters["x"]
+    found = nni_manager.optimize(slow, {SPACE!r}, trials=6, concurrency=2, progress=False)
+    print([trial.status for trial in found.trials()], [trial.attempt for trial in found.trials()])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    running = subprocess.Popen(command, env=line.environment, cwd=line.folder, stdout=subprocess.PIPE, text=True)
+    while (address := find(line.data)) is None or not _succeeded(ManagerClient(address)):
+        assert running.poll() is None
+    os.kill(ManagerClient(address).daemon()["pid"], signal.SIGKILL)
+    out, _ = running.communicate(timeout=60)
+    assert out == f"{['SUCCEEDED'] * 6} {[1] * 6}\n"
+
+
+def _succeeded(client: ManagerClient) -> int:
+    return sum((one["counts"] or {}).get("SUCCEEDED", 0) for one in client.experiments())
 
 
 def test_without_a_person_ctrl_c_stops_the_experiment(line: CommandLine) -> None:

@@ -174,8 +174,8 @@ def test_every_launcher_makes_the_same_experiment(hooked: Hooked) -> None:
         "NNI's Experiment": lambda: theirs(f"python program.py {launching.free_port()}"),
         "the stand-in's Experiment": lambda: theirs(f"{stand_in} {launching.free_port()}"),
     }
-    serving = f"({ours}/nni-manager serve > serve.log 2>&1 &)"  # it outlives each of them
-    hooked.shell(f"{serving}; until {ours}/nni-manager status > status.log 2>&1; do sleep 0.1; done")
+    hooked.shell(f"{ours}/nni-manager serve --port 0 > serve.log 2>&1 &")  # it outlives each of them
+    hooked.shell(f"timeout 60 sh -c 'until {ours}/nni-manager status > status.log 2>&1; do sleep 0.1; done'")
     shapes = {}
     for way, launch in ways.items():
         before = {one["id"] for one in hooked.client().experiments()}
