@@ -1,6 +1,6 @@
 """Figures beside their floors and beside NNI 3.0, as Markdown: `python -m tests.benchmarks [NAME…]`.
 
-All of them take a quarter of an hour on an idle machine of two cores.
+All of them take twenty minutes on an idle machine of two cores.
 """
 
 from __future__ import annotations

@@ -51,12 +51,19 @@ function say(words) {
   place.replaceChildren(...(words ? [`${words} · `] : []), place.querySelector("a"));
 }
 
+// Of what is in the field now, which may not have been asked for yet.
+async function openFirst() {
+  clearTimeout(timer);
+  if (field.value.trim()) await find();
+  links()[0]?.click();
+}
+
 // The arrows move between the field and what was found, Enter opens the first.
 function pressed(event) {
   const all = [field, ...links()];
   const at = all.indexOf(document.activeElement);
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (event.key === "Enter" && at === 0) links()[0]?.click();
+  if (event.key === "Enter" && at === 0) openFirst();
   else if (step && at >= 0) all[Math.min(Math.max(at + step, 0), all.length - 1)].focus();
   else return;
   event.preventDefault();

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,36 +58,35 @@ def _measured(browser: Browser, rival: _Rival) -> list[str]:
     return [*found, "", ""][:3]
 
 
-def _ours(site: filled.Site, size: int) -> AbstractContextManager[_Rival]:
+@contextmanager
+def _ours(site: filled.Site, size: int) -> Iterator[_Rival]:
     def brush(page: Page) -> float:
         return looked_at.brushes(page)[-1][1]
 
-    return nullcontext(_Rival("ours", site.page(size, looked_at.AXES), looked_at.FIRST_VIEW, brush))
+    yield _Rival("ours", site.page(size, looked_at.AXES), looked_at.FIRST_VIEW, brush)
 
 
-def _nni(site: filled.Site, size: int) -> AbstractContextManager[_Rival]:
-    stack = ExitStack()
-    url = stack.enter_context(rivals.nni_page(site.endpoint(size)))
+@contextmanager
+def _nni(site: filled.Site, size: int) -> Iterator[_Rival]:
+    with rivals.nni_page(site.endpoint(size)) as url:
 
-    def next_page(page: Page) -> float:
-        page.goto(f"{url}detail", wait_until="commit")
-        page.wait_for_function(f"() => {_NNI_ROWS}", polling="raf")
-        page.wait_for_function(
-            "() => document.querySelector('.pagination a, [aria-label=\"Next page\"]')", polling="raf"
-        )
-        row = "document.querySelector('[data-automationid=DetailsRow]').textContent"
-        before, began = page.evaluate(f"() => {row}"), time.perf_counter()
-        page.locator(".pagination .next a, [aria-label='Next page']").first.click()
-        page.wait_for_function(f"before => {row} !== before", arg=before, polling="raf")
-        return time.perf_counter() - began
+        def next_page(page: Page) -> float:
+            page.goto(f"{url}detail", wait_until="commit")
+            page.wait_for_function(f"() => {_NNI_ROWS}", polling="raf")
+            next_link = ".pagination .next a, [aria-label='Next page']"
+            page.locator(next_link).first.wait_for()
+            row = "document.querySelector('[data-automationid=DetailsRow]').textContent"
+            before, began = page.evaluate(f"() => {row}"), time.perf_counter()
+            page.locator(next_link).first.click()
+            page.wait_for_function(f"before => {row} !== before", arg=before, polling="raf")
+            return time.perf_counter() - began
 
-    return _with(stack, _Rival("NNI 3.0's", f"{url}oview", _NNI_ROWS, next_page))
+        yield _Rival("NNI 3.0's", f"{url}oview", _NNI_ROWS, next_page)
 
 
-def _optuna(site: filled.Site, size: int, python: Path, folder: Path) -> AbstractContextManager[_Rival]:
-    stack = ExitStack()
+@contextmanager
+def _optuna(site: filled.Site, size: int, python: Path, folder: Path) -> Iterator[_Rival]:
     database = site.daemon.data / site.ids[size] / "db" / "nni.sqlite"
-    url = stack.enter_context(rivals.optuna_dashboard(python, database, folder))
 
     def log_scale(page: Page) -> float:
         began = time.perf_counter()
@@ -96,20 +95,8 @@ def _optuna(site: filled.Site, size: int, python: Path, folder: Path) -> Abstrac
         page.wait_for_function(f"() => {is_log}", polling="raf")
         return time.perf_counter() - began
 
-    return _with(stack, _Rival("optuna-dashboard's", url, _OPTUNA_HISTORY, log_scale))
-
-
-class _with(AbstractContextManager[_Rival]):
-    """A page whose server ends with it."""
-
-    def __init__(self, stack: ExitStack, rival: _Rival) -> None:
-        self._stack, self._rival = stack, rival
-
-    def __enter__(self) -> _Rival:
-        return self._rival
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    with rivals.optuna_dashboard(python, database, folder) as url:
+        yield _Rival("optuna-dashboard's", url, _OPTUNA_HISTORY, log_scale)
 
 
 if __name__ == "__main__":
