@@ -43,6 +43,9 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
     config = found.pop("config")
     assert config["trialCommand"] == "python3 trial.py"
     assert found == {
+        "notes": "",
+        "tags": [],
+        "archived": False,
         "id": "seeded",
         "name": "digits",
         "platform": "local",
