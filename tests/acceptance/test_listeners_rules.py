@@ -122,6 +122,8 @@ class Listeners:
             "{sha256}": "0f" * 32,
             "{question}": "trials",
             "{attempt}": "1",
+            "{boardId}": "3fa01c",
+            "{board}": "3fa01c",
             "{path:path}": "stdout",
         }
         for name, value in names.items():
