@@ -88,6 +88,7 @@ def _check_that_it_is_clean(work: Numbered) -> None:
 
 
 def _check_logs(work: Numbered) -> None:
-    log = work.log()
-    assert log.count("SUCCEEDED") == 30 and log.count("FAILED (USER_CODE: exit code 3)") == 10
+    log, failed = work.log(), work.trials // 4
+    assert log.count("SUCCEEDED") == work.trials - failed
+    assert log.count("FAILED (USER_CODE: exit code 3)") == failed
     assert "the platform says" not in log and "dropped" not in log

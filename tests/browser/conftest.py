@@ -19,7 +19,6 @@ ARGUMENTS = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
-    "--in-process-gpu",  # a thread draws, and not one more process a browser
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
