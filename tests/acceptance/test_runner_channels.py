@@ -14,9 +14,14 @@ from tests.live_daemon import PYTHON, Daemon
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("runner_channels")]
 
 
-@pytest.mark.parametrize(("channel", "used"), [("push", "push"), ("pull", "pull"), ("auto", "push")])
-def test_forty_trials_report_completely_and_leave_nothing(shared: Daemon, code: Path, channel: str, used: str) -> None:
-    work = Numbered(shared, code, trials=40, platform={"channel": channel})
+@pytest.mark.parametrize(
+    ("channel", "used", "trials"),
+    [("push", "push", 40), ("pull", "pull", 40), ("auto", "push", 8)],  # as `push`, once it is chosen
+)
+def test_many_trials_report_completely_and_leave_nothing(
+    shared: Daemon, code: Path, channel: str, used: str, trials: int
+) -> None:
+    work = Numbered(shared, code, trials=trials, platform={"channel": channel})
     work.wait(100)
     work.check(used)
     _check_that_it_is_clean(work)
@@ -83,6 +88,7 @@ def _check_that_it_is_clean(work: Numbered) -> None:
 
 
 def _check_logs(work: Numbered) -> None:
-    log = work.log()
-    assert log.count("SUCCEEDED") == 30 and log.count("FAILED (USER_CODE: exit code 3)") == 10
+    log, failed = work.log(), work.trials // 4
+    assert log.count("SUCCEEDED") == work.trials - failed
+    assert log.count("FAILED (USER_CODE: exit code 3)") == failed
     assert "the platform says" not in log and "dropped" not in log
