@@ -4,6 +4,7 @@ fit into a header."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from nni_manager.domain.errors import InvalidInput
 
@@ -17,6 +18,12 @@ def require_text(what: str, value: object) -> None:
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
         raise InvalidInput(f"{what}: holds {half}, which UTF-8 has no bytes for; use other characters") from None
+
+
+def require_texts(fields: Mapping[str, object]) -> None:
+    """`require_text` of each field, which is named."""
+    for name, value in fields.items():
+        require_text(name, value)
 
 
 def require_finite(what: str, value: object) -> None:

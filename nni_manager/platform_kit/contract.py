@@ -10,8 +10,7 @@
 * `forget` may be called for a job that still runs: a decided attempt need not have ended.
 * Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
   BadCredentials is retried: after a minute of nothing else the service is on hold, and retried once a minute until a
-  call is answered. A verb that takes longer than its time limit (`TIME_LIMITS_S`) is cancelled and
-  counts as PlatformUnavailable.
+  call is answered. A verb that exceeds its time limit (`TIME_LIMITS_S`) is cancelled: it counts as PlatformUnavailable.
 """
 
 from __future__ import annotations

@@ -251,8 +251,7 @@ class NewExperiment(Wire):
     provenance: Provenance | None = Field(
         default=None,
         repr=False,
-        description="What the caller recorded where its code is, for `GET /experiments/{id}/provenance`; not given: "
-        "the daemon looks at the code directory, and at the Python of `interpreter`.",
+        description="What the caller recorded where its code is; not given: the daemon looks itself.",
     )
     id: str = Field(
         default="",

@@ -177,7 +177,7 @@ def _valid_fields(top: Section, source: Source) -> dict[str, object]:
 
 
 def _check_kept_checkpoints(fields: Mapping[str, Any], source: Source) -> None:
-    """With objectives there is no order of the trials that `best` could mean."""
+    """Refuses `best` beside objectives, which order no trials."""
     if "objectives" in fields and str(fields.get("keepCheckpoints", "")).startswith("best"):
         source.refuse(("keepCheckpoints",), "must be 'all' or 'none' with objectives, of which no trial is the best")
 

@@ -16,7 +16,7 @@ from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
-from nni_manager.domain.text import require_finite, require_text
+from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.connections import Connections
@@ -68,13 +68,15 @@ class ExperimentCommands:
         self._launcher = Launcher(supervisor)
         self.disk = Disk(self._shared.settings.data_dir, self._shared.settings.disk_warning_mib)
         self.tensorboards = TensorBoards(self, self._shared.settings.data_dir)
-        self.provenance = ProvenanceRecorder(self._note_provenance)
+        self.provenance = ProvenanceRecorder(
+            lambda id, record: supervisor.find(id).database.try_write(lambda c: provenance.put(c, record))
+        )
 
     # Experiments
 
     async def create(self, submission: Submission) -> str:
         """Creates and starts an experiment; returns its id. A failure leaves nothing behind."""
-        _require_text(submission.spec.canonical)  # a folder name may not be UTF-8
+        require_texts(submission.spec.canonical)  # a folder name may not be UTF-8
         id_ = await self._launcher.create(submission)
         self.provenance.begin(submission)
         return id_
@@ -82,7 +84,7 @@ class ExperimentCommands:
     async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
         """Changes limits, name, search space or training services of an open experiment, or the name of a closed one;
         field names as in the config."""
-        _require_text(fields)
+        require_texts(fields)
         if fields.keys() == {"experimentName"} and services is None and self._supervisor.get(id) is None:
             return await labelling.rename_closed(self._supervisor, id, fields["experimentName"])
         experiment = self._supervisor.find(id)
@@ -91,7 +93,7 @@ class ExperimentCommands:
             spec = experiment_file.change(before, fields)
             if services is not None:
                 texts = {"trainingService": services.sections, "directory": services.directory}
-                _require_text({**texts, "secrets": dict(services.secrets)})
+                require_texts({**texts, "secrets": dict(services.secrets)})
                 spec = await self._change_services(experiment, spec, services)
             elif spec.canonical == before.canonical:
                 return
@@ -205,7 +207,7 @@ class ExperimentCommands:
 
         Raises InvalidInput for other secrets, and where there is nothing to be given anew.
         """
-        _require_text(values)
+        require_texts(values)
         async with self._supervisor.turn(id):
             experiment = self._supervisor.get(id)
             if experiment is not None:
@@ -291,7 +293,7 @@ class ExperimentCommands:
         """
         found = self.readable_at_once(id)
         if found is None:
-            found = await self.read_by(id, _itself)
+            found = await self.read_by(id, lambda readable: lambda _: readable)
         return found.database.path, found.revision
 
     def live(self, id: str) -> Live:
@@ -381,9 +383,6 @@ class ExperimentCommands:
         may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
         await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
 
-    async def _note_provenance(self, id: str, record: Mapping[str, Any]) -> None:
-        await self._supervisor.find(id).database.try_write(lambda c: provenance.put(c, record))
-
     async def _close_all(self, id: str) -> None:
         self._supervisor.give_up(id)
         await self._supervisor.closed_ones.release(id)
@@ -399,13 +398,3 @@ class ExperimentCommands:
             raise
         experiment.changes.note()
         return done
-
-
-def _itself(readable: Readable) -> Callable[[sqlite3.Connection], Readable]:
-    return lambda _: readable
-
-
-def _require_text(config: Mapping[str, object]) -> None:
-    """Raises InvalidInput, naming the field, for text that is not UTF-8."""
-    for name, value in config.items():
-        require_text(name, value)
