@@ -85,6 +85,10 @@ async def test_filtered_trials_are_a_file(visitor: httpx.AsyncClient, world: Wor
     everything = (await visitor.get("/experiments/seeded/trials.json?sort=number")).json()
     assert [trial["number"] for trial in everything] == list(range(8))
     assert everything[1]["result"] == "NaN" and "startedMs" in everything[0]
+    assert "curve" not in everything[0]
+    curved = (await visitor.get("/experiments/seeded/trials.json?sort=number&curves=1")).json()
+    assert [trial["curve"] for trial in curved[:4]] == [[0.5, 0.75], ["NaN"], [], []]
+    assert {trial["status"] for trial in curved} == {"SUCCEEDED", "FAILED", "WAITING"}
     assert (await visitor.get("/experiments/seeded/trials.json?q=nothing")).json() == []
     assert (await visitor.get("/experiments/seeded/trials.xml")).status_code == 404
 

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial import TrialStatus
@@ -184,6 +184,19 @@ def exported(
         " WHERE t.status = 'SUCCEEDED' AND t.final_data IS NOT NULL ORDER BY t.sequence_id)"
     )
     return _one(connection, query, members=json.dumps(pareto_set))
+
+
+def curves(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, list[Any]]:
+    """Trial → its intermediate results of the latest attempt, in their order: numbers as numbers; NaN and Infinity by
+    their names."""
+    query = (
+        "SELECT t.id, m.data FROM trials t JOIN metrics m ON m.trial_id = t.id AND m.attempt = t.attempt"
+        " WHERE m.type = 'PERIODICAL' AND t.id IN (SELECT value FROM json_each(?)) ORDER BY m.id"
+    )
+    found: dict[str, list[Any]] = {}
+    for trial_id, text in connection.execute(query, (json.dumps(list(trial_ids)),)):
+        found.setdefault(trial_id, []).append(json.loads(text, parse_constant=str))
+    return found
 
 
 def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:

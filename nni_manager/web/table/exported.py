@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response, StreamingResponse
@@ -14,16 +15,19 @@ from starlette.responses import Response, StreamingResponse
 from nni_manager.analysis.query import MOST_ROWS, Query
 from nni_manager.web import formats
 
+#: Ids of trials → by id, the intermediate results of the latest attempt.
+Curves = Callable[[list[str]], Awaitable[Mapping[str, list[Any]]]]
 Ask = Callable[[str, Query], Awaitable[dict[str, Any]]]
 
 _KINDS = {"csv": "text/csv", "json": "application/json"}
 _FACTS = ("number", "id", "status", "reason", "latest", "startedMs", "endedMs", "durationMs", "attempt", "place")
 
 
-async def answer(form: str, id: str, query: Query, ask: Ask) -> Response:
-    """A download of all trials that the query chooses. `form`: csv, json."""
+async def answer(form: str, id: str, query: Query, ask: Ask, curves: Curves | None = None) -> Response:
+    """A download of all trials that the query chooses. `form`: csv, json. `curves`: reads intermediate results, for JSON
+    alone; None: without them."""
     columns = await ask("columns", query)
-    write = _csv if form == "csv" else _json
+    write = _csv if form == "csv" else partial(_json, curves=curves)
     headers = {"Content-Disposition": f'attachment; filename="{id}-trials.{form}"', "Cache-Control": "no-store"}
     return StreamingResponse(
         write(_pages(query, ask), columns), media_type=f"{_KINDS[form]}; charset=utf-8", headers=headers
@@ -38,11 +42,16 @@ async def _pages(query: Query, ask: Ask) -> AsyncIterator[list[dict[str, Any]]]:
         yield found["rows"]
 
 
-async def _json(pages: AsyncIterator[list[dict[str, Any]]], _: dict[str, Any]) -> AsyncIterator[bytes]:
+async def _json(
+    pages: AsyncIterator[list[dict[str, Any]]], _: dict[str, Any], *, curves: Curves | None
+) -> AsyncIterator[bytes]:
     begin = "["
     async for rows in pages:
+        found = await curves([row["id"] for row in rows]) if curves is not None else {}
         for row in rows:
             kept = {name: value for name, value in row.items() if name not in ("spark", "position")}
+            if curves is not None:
+                kept["curve"] = found.get(row["id"], [])
             yield (begin + json.dumps(kept)).encode()
             begin = ",\n"
     yield b"]\n" if begin != "[" else b"[]\n"

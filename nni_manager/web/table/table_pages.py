@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -13,7 +14,7 @@ from starlette.routing import Route
 
 from nni_manager.analysis.query import Query
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.store.experiment import numbered
+from nni_manager.store.experiment import answers, numbered
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import back, context_of, experiment_id, form_of
 from nni_manager.web.shared_pages import shared
@@ -79,7 +80,11 @@ async def _file(request: Request) -> Response:
     async def ask(question: str, one: Query) -> dict[str, Any]:
         return await _ask(request, question, one)
 
-    return await exported.answer(form, experiment_id(request), query, ask)
+    async def curves(ids: list[str]) -> Mapping[str, list[Any]]:
+        return await context_of(request).service.read(experiment_id(request), lambda c: answers.curves(c, ids))
+
+    with_curves = request.query_params.get("curves") == "1"
+    return await exported.answer(form, experiment_id(request), query, ask, curves if with_curves else None)
 
 
 async def _ask(request: Request, question: str, query: Query) -> dict[str, Any]:
