@@ -24,8 +24,8 @@ _FACTS = ("number", "id", "status", "reason", "latest", "startedMs", "endedMs", 
 
 
 async def answer(form: str, id: str, query: Query, ask: Ask, curves: Curves | None = None) -> Response:
-    """A download of all trials that the query chooses. `form`: csv, json. `curves`: reads intermediate results, for JSON
-    alone; None: without them."""
+    """A download of all trials that the query chooses. `form`: csv, json. `curves`: reads intermediate results, for
+    JSON alone; None: without them."""
     columns = await ask("columns", query)
     write = _csv if form == "csv" else partial(_json, curves=curves)
     headers = {"Content-Disposition": f'attachment; filename="{id}-trials.{form}"', "Cache-Control": "no-store"}
