@@ -69,7 +69,7 @@ async def test_both_pages_open(
         await expect(page.locator("tbody tr")).to_have_count(2)
         await page.screenshot(path=tmp_path / f"list-{scheme}-{width}.png", full_page=True)
         assert not await is_wider_than_screen(page)
-        await page.get_by_role("link", name="seeded").click()
+        await page.locator("#open-seeded").click()
         await expect(page.get_by_role("heading", level=1)).to_contain_text("digits")
         await page.get_by_text("Details", exact=True).click()
         await expect(page.locator("pre").first).to_be_visible()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 #: No answer may take longer, in seconds.
 LONGEST_S = 5.0
 #: What no answer may hold.
-_TRACES = ("Traceback (most recent call last)", '.py", line ', "starlette", "uvicorn")
+_TRACES = ("Traceback (most recent call last)", '.py", line ', "starlette/", "starlette.", "uvicorn/", "uvicorn.")
 #: Of one kind, so many are kept.
 _KEPT = 3
 

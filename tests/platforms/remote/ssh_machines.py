@@ -21,6 +21,8 @@ from tests.app.foreign_port import free_port
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 PASSWORD = "pass-w0rd-of-the-machine"
+#: Turns of the loop in which a connection that was accepted is made, and one that was aborted is closed.
+_TURNS = 10
 
 
 class SshMachine(abc.ABC):
@@ -98,8 +100,10 @@ class InProcessMachine(SshMachine):
     async def stop(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
-            for connection in tuple(self._connections):
-                connection.abort()
+            for _ in range(_TURNS):  # what was accepted as it closed is a connection some turns later
+                for connection in tuple(self._connections):
+                    connection.abort()
+                await asyncio.sleep(0)
             await self._acceptor.wait_closed()
             self._acceptor = None
             await asyncio.gather(*self._serving, return_exceptions=True)
