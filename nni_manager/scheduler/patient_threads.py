@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=Hashable)
@@ -57,7 +57,7 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(tell)
 
-    def _set(put: Callable[[object], None], value: object) -> None:
+    def _set(put: Callable[[Any], None], value: Any) -> None:
         if not answer.done():
             put(value)
 
