@@ -91,10 +91,8 @@ def _joined(losses: Floats, front: Integers, new: Integers) -> Integers:
 
 
 def _dominates(values: Floats, one: Floats) -> Mask:
-    found: Mask = (values <= one).all(axis=1) & (values < one).any(axis=1)
-    return found
+    return np.asarray((values <= one).all(axis=1) & (values < one).any(axis=1))
 
 
 def _dominated(values: Floats, one: Floats) -> Mask:
-    found: Mask = (values >= one).all(axis=1) & (values > one).any(axis=1)
-    return found
+    return np.asarray((values >= one).all(axis=1) & (values > one).any(axis=1))

@@ -49,7 +49,7 @@ def test_change_of_a_known_result_is_seen() -> None:
     losses, violation = np.array([[1.0, 1, 1], [2, 2, 2]]), np.zeros(2)
     front, usable = Front(), np.ones(2, np.bool_)
     assert front.follow(losses, violation, usable).tolist() == [0]
-    assert front.follow(losses + [[5.0], [0]], violation, usable).tolist() == [1]
+    assert front.follow(np.add(losses, [[5.0], [0]]), violation, usable).tolist() == [1]
     assert front.follow(losses, violation, np.array([False, True])).tolist() == [1]
 
 
