@@ -29,6 +29,7 @@ from nni_manager.scheduler.experiments.leftovers import Leftovers
 from nni_manager.scheduler.experiments.shared_parts import SharedParts
 from nni_manager.scheduler.experiments.submission import Endpoints
 from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.scheduler.tensorboard import link_folders
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
@@ -84,7 +85,7 @@ async def experiments(
         await stack.enter_async_context(supervisor.running())
         commands = ExperimentCommands(supervisor)
         stack.push_async_callback(commands.provenance.close)
-        await asyncio.to_thread(commands.tensorboards.clear)
+        await asyncio.to_thread(link_folders.clear, settings.data_dir)
         stack.push_async_callback(commands.tensorboards.close)
         yield supervisor, commands
         if not supervisor.open_ids and not supervisor.not_opened:

@@ -15,7 +15,7 @@ _ALPHABET = string.ascii_lowercase + string.digits
 #: What users may call an experiment, as in NNI.
 EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 #: Ids that a caller may not choose: words of the API's paths, and folders of the data directory.
-NOT_FOR_EXPERIMENTS = frozenset({"all", "code", "databases", "events", "keeper", "stop", "tensorboard", "view"})
+NOT_FOR_EXPERIMENTS = frozenset({"all", "code", "databases", "events", "keeper", "stop", "view"})
 #: NNI's trial ids have mixed case and are read; new ones are lower-case, as names on clusters are.
 TRIAL_ID = re.compile(r"[A-Za-z][A-Za-z0-9]{4}")
 #: Number of an attempt in an address.

@@ -31,30 +31,37 @@ class DiskWatch:
 
     async def look(self) -> None:
         """Sets and clears the warnings; a folder that cannot be asked about changes nothing."""
-        known: dict[Path, str] = {}
+        folders = {experiment.folder.path.parent for experiment in self._service.open_experiments}
+        asked = (None, *folders)
+        known = dict(zip(asked, await asyncio.gather(*map(self._sentence, asked)), strict=True))
+        # those that are open now: one that closed meanwhile is warned of nothing
         for experiment in self._service.open_experiments:
-            place = experiment.folder.path
-            sentence = known.setdefault(place.parent, await self._sentence(place.parent))
-            if sentence:
-                self._warnings.set(experiment.id, ExperimentWarning(code=CODE, message=sentence))
-            else:
-                self._warnings.clear(experiment.id, CODE)
-        self._tell(await self._sentence(None))
+            self._set(experiment.id, known.get(experiment.folder.path.parent))
+        self._tell(known[None])
 
-    def _tell(self, sentence: str) -> None:
+    def _set(self, experiment_id: str, sentence: str | None) -> None:
+        if sentence:
+            self._warnings.set(experiment_id, ExperimentWarning(code=CODE, message=sentence))
+        elif sentence is not None:
+            self._warnings.clear(experiment_id, CODE)
+
+    def _tell(self, sentence: str | None) -> None:
         """Logs when the data directory's disk becomes full, and when it no longer is."""
+        if sentence is None:
+            return
         if sentence and not self._is_low:
             log.warning("%s", sentence, extra={"action": "disk"})
         elif self._is_low and not sentence:
             log.info("the disk of the data directory has room again", extra={"action": "disk"})
         self._is_low = bool(sentence)
 
-    async def _sentence(self, folder: Path | None) -> str:
+    async def _sentence(self, folder: Path | None) -> str | None:
+        """None: not known."""
         try:
             return (await self._disk.room(folder)).sentence
         except OSError as error:
             log.debug("the disk of %s cannot be asked about: %s", folder or "the data directory", error)
-            return ""
+            return None
 
 
 @asynccontextmanager

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
+from pathlib import Path
+
 import httpx
 import pytest
 
+from nni_manager.domain.experiment import ExperimentWarning
+from nni_manager.scheduler import disk as module
 from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.disk_watch import CODE, DiskWatch
+from nni_manager.store.disk_use import DiskUse, measure
+from nni_manager.store.folder import Folder
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -53,3 +62,67 @@ async def test_experiments_are_warned_until_there_is_room(
     world.service.disk = Disk(world.data, 0)
     await DiskWatch(world.service, warnings).look()
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"] == []
+
+
+async def test_experiment_that_takes_long_keeps_no_other_waiting(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its count is there once it has ended."""
+    await world.add("seeded")
+    slow, may_end, ended = await world.add("slow"), threading.Event(), threading.Event()
+
+    def wait_and_measure(folder: Folder) -> DiskUse:
+        if folder.path == slow.path:
+            may_end.wait(30)
+            ended.set()
+        return measure(folder)
+
+    monkeypatch.setattr(module, "measure", wait_and_measure)
+    world.service.disk = Disk(world.data, 0, use_s=0.2)
+    refused = await api.get(f"{EXPERIMENTS}/slow/disk")
+    assert refused.status_code == 503 and "could not be counted" in refused.json()["error"]
+    assert (await api.get(f"{EXPERIMENTS}/seeded/disk")).status_code == 200
+    may_end.set()
+    await asyncio.to_thread(ended.wait, 30)
+    world.service.disk._use_s = 30
+    assert (await api.get(f"{EXPERIMENTS}/slow/disk")).status_code == 200
+
+
+async def test_disk_that_does_not_answer_is_told(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps its warning, and no look at another disk waits for it."""
+    id_ = (await api.post(EXPERIMENTS, json=world.config())).json()["id"]
+    may_end, ask = threading.Event(), os.statvfs
+
+    def hang(path: Path) -> os.statvfs_result:
+        may_end.wait(30)
+        return ask(path)
+
+    monkeypatch.setattr(os, "statvfs", hang)
+    world.service.disk = Disk(world.data, 0, room_s=0.2)
+    warnings = world.supervisor.shared.warnings
+    warnings.set(id_, ExperimentWarning(code=CODE, message="little room"))
+    await DiskWatch(world.service, warnings).look()
+    answer = await api.get("/api/v1/disk")
+    may_end.set()
+    assert answer.status_code == 503 and "no answer within" in answer.json()["error"]
+    assert [one.message for one in warnings.of(id_)] == ["little room"]
+
+
+async def test_experiment_that_closes_during_a_look_is_warned_of_nothing(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = (await api.post(EXPERIMENTS, json=world.config())).json()["id"]
+    disk, warnings = Disk(world.data, _EVERYTHING_MIB), world.supervisor.shared.warnings
+    ask = disk.room
+
+    async def stop_first(folder: Path | None = None) -> module.Room:
+        if id_ in world.supervisor.open_ids:
+            assert (await api.post(f"{EXPERIMENTS}/{id_}/stop")).status_code == 200
+        return await ask(folder)
+
+    monkeypatch.setattr(disk, "room", stop_first)
+    world.service.disk = disk
+    await DiskWatch(world.service, warnings).look()
+    assert warnings.of(id_) == ()

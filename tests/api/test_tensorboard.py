@@ -85,7 +85,7 @@ async def test_stop_ends_all_that_it_started(api: httpx.AsyncClient, boards: Ten
     await gone(processes)
     assert (await api.get(API)).json() == {"tensorboards": []}
     assert (await api.delete(f"{API}/{found['id']}")).status_code == 404
-    assert list((world.data / "tensorboard").iterdir()) == []
+    assert list((world.data / ".tensorboards").iterdir()) == []
 
 
 async def test_end_of_the_daemon_ends_them(api: httpx.AsyncClient, boards: TensorBoards) -> None:
@@ -120,6 +120,55 @@ async def test_one_without_a_browser_ends(
     boards._used_s[kept["id"]] -= 3601
     await boards.look()
     assert [one["id"] for one in (await api.get(API)).json()["tensorboards"]] == [kept["id"]]
+
+
+async def test_stop_while_one_starts_leaves_nothing(
+    api: httpx.AsyncClient, boards: TensorBoards, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its experiment closes while the process is being started."""
+    spawn, spawned = asyncio.create_subprocess_exec, []
+
+    async def spawn_late(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        await boards.stop_all("seeded")
+        spawned.append(await spawn(*words, **options))
+        return spawned[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn_late)
+    answer = await api.post(API, json={"trials": ["good1"]})
+    assert answer.status_code == 409 and "stopped while it started" in answer.json()["error"]
+    assert [process.returncode is None for process in spawned] == [False]
+    assert list((world.data / ".tensorboards").iterdir()) == []
+
+
+async def test_look_leaves_one_that_starts(
+    api: httpx.AsyncClient, boards: TensorBoards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = asyncio.create_subprocess_exec
+
+    async def look_first(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        await boards.look()
+        return await spawn(*words, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", look_first)
+    found = await start(api)
+    assert (await api.get(API)).json()["tensorboards"] == [found]
+
+
+async def test_look_goes_on_where_another_is_stopped_meanwhile(
+    api: httpx.AsyncClient, boards: TensorBoards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.ports, "connected", set)
+    first, second = await start(api, "good1"), await start(api, "nannn")
+    boards._used_s[first["id"]] -= 3601
+    close, other = boards.get("seeded", first["id"]).close, boards.get("seeded", second["id"])
+
+    async def close_both() -> None:
+        await boards.stop(other)
+        await close()
+
+    boards.get("seeded", first["id"]).close = close_both  # type: ignore[method-assign]
+    await boards.look()
+    assert (await api.get(API)).json()["tensorboards"] == []
 
 
 async def test_connection_is_seen(api: httpx.AsyncClient, boards: TensorBoards) -> None:

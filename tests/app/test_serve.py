@@ -39,6 +39,17 @@ def test_command_line_over_environment_over_file(manager: CommandLine) -> None:
 
 
 @pytest.mark.acceptance
+def test_start_leaves_folders_of_users_alone(manager: CommandLine) -> None:
+    """The data directory may have been NNI's, in which users keep what they like."""
+    logs = manager.data / "tensorboard" / "0a1b2c" / "events"
+    logs.parent.mkdir(parents=True)
+    logs.write_text("x")
+    manager.serve("--port", str(_free_ports(1)[0]))
+    manager.end()
+    assert logs.read_text() == "x"
+
+
+@pytest.mark.acceptance
 def test_settings_that_cannot_be_used(manager: CommandLine) -> None:
     settings = manager.data / "settings.yml"
     settings.write_text("host: 127.0.0.1\nprot: 8080\n")

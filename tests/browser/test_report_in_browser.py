@@ -10,6 +10,7 @@ from playwright.async_api import Browser, expect
 
 from tests.api.world import World
 from tests.browser.charted import charted
+from tests.browser.objectives import with_objectives
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -48,6 +49,22 @@ async def test_charts_are_drawn_without_a_network(site: str, world: World, brows
     await page.get_by_label("Up", exact=True).select_option("batch_size")
     await expect(page.locator("figure.chart-pair .chart-title")).to_contain_text("batch_size")
     assert trouble == []
+    await context.close()
+
+
+async def test_front_of_a_report_is_the_page_s(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
+    await with_objectives(world, "many", 40)
+    path = await saved(site, "many", tmp_path)
+    context = await browser.new_context(offline=True)
+    page = await context.new_page()
+    await page.goto(path.as_uri())
+    figure = page.locator("figure.chart-pareto")
+    await figure.scroll_into_view_if_needed()
+    await expect(figure.locator(".chart-title")).to_contain_text("trials that none is better than")
+    labels = await figure.locator(".chart-body").evaluate("body => body.data.map(one => one.name)")
+    assert labels == ["breaks a constraint", "another is better", "Pareto front"]
+    await figure.get_by_label("Up").select_option("size")
+    await expect(figure.locator(".ytitle")).to_have_text("size (smaller is better)")
     await context.close()
 
 

@@ -80,6 +80,62 @@ def test_without_results_the_newest_stay() -> None:
     assert [one["id"] for one in chosen(known, time.time() * 1000, None, 1)] == ["a1", "a2"]
 
 
+@pytest.mark.parametrize("unknown", [{"counts": None}, {"trialsMade": None}])
+def test_one_with_unknown_results_stays(nnictl: Run, manager: FakeManager, unknown: dict[str, Any]) -> None:
+    manager.add(closed("known", 40, 0.5), closed("worse", 50, 0.9), closed("notread", 60, **unknown))
+    found = nnictl("experiment", "prune", "--keep-best", "1", "--yes")
+    assert found.exit_code == 0 and removed(manager) == ["worse"]
+    assert "results are not known: notread" in found.output
+
+
+def test_those_without_a_name_are_not_compared(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(closed("first", 40, 0.5, name=None), closed("second", 50, 0.9, name=None))
+    found = nnictl("experiment", "prune", "--keep-best", "1", "--yes")
+    assert removed(manager) == [] and "no name to compare them by: first, second" in found.output
+    nnictl("experiment", "prune", "--older-than", "45d", "--yes")
+    assert removed(manager) == ["second"]
+
+
+def test_archived_ones_stay_unless_asked_for(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(closed("hidden", 40, archived=True), closed("shown", 40, archived=False))
+    assert nnictl("experiment", "prune", "--older-than", "30d", "--yes").exit_code == 0
+    assert removed(manager) == ["shown"]
+    nnictl("experiment", "prune", "--older-than", "30d", "--archived", "--yes")
+    assert "hidden" in removed(manager)
+
+
+def test_results_in_another_sense_are_not_compared() -> None:
+    known = [
+        closed("loss1", 5, 0.1),
+        closed("loss2", 4, 0.2),
+        closed("accuracy1", 3, 0.9, optimizeMode="maximize"),
+        closed("accuracy2", 2, 0.8, optimizeMode="maximize"),
+        closed("several", 1, objectives={"loss": "minimize", "size": "minimize"}),
+    ]
+    assert [one["id"] for one in chosen(known, time.time() * 1000, None, 1)] == ["loss2", "accuracy2"]
+
+
+def test_disks_that_are_not_told_stop_no_command(nnictl: Run, manager: FakeManager) -> None:
+    from nni_manager.domain.errors import NotFound, StoreUnavailable
+
+    def refuse(*_: str) -> dict[str, Any]:
+        raise StoreUnavailable("its disk does not answer")
+
+    def is_unknown(*_: str) -> dict[str, Any]:
+        raise NotFound("there is no such address")
+
+    manager.add(state("abc"), closed("old1", 40))
+    for answer in (refuse, is_unknown):
+        manager.disk, manager.disk_use = answer, answer  # type: ignore[method-assign]
+        assert "abc" in nnictl("experiment", "list").stdout
+        assert "not known" in nnictl("experiment", "show", "abc").stdout
+        assert '"disk": null' in nnictl("experiment", "show", "abc", "--json").stdout
+    asked = nnictl("experiment", "prune", "--older-than", "30d")
+    assert "1 of unknown size" in asked.output and removed(manager) == []
+    assert nnictl("experiment", "prune", "--older-than", "30d", "--yes").exit_code == 0
+    assert removed(manager) == ["old1"]
+
+
 def test_one_that_cannot_be_removed_keeps_no_other(nnictl: Run, manager: FakeManager) -> None:
     from nni_manager.domain.errors import Conflict
 

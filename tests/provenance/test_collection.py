@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import stat
@@ -18,6 +19,7 @@ from nni_manager.api.schemas.provenance import Provenance
 from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.provenance import child, python_state, repository
 from nni_manager.provenance.collection import Asked, collect
+from nni_manager.provenance.masked_diff import masked
 
 pytestmark = pytest.mark.unit
 
@@ -88,6 +90,47 @@ async def test_values_that_look_like_secrets_are_masked(code: Path, line: str) -
     (code / "trial.py").write_text(line + "\n")
     found = await look(code)
     assert "hunter22" not in found.diff and "***" in found.diff and found.masked_values == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'password: str = "hunter22"',
+        'token: Optional[str] = "hunter22"',
+        'os.environ.setdefault("WANDB_API_KEY", "hunter22")',
+        """{"token": "hunter22'd"}""",
+        """token = 'a"hunter22'""",
+        'token = "ab\\"hunter22"',
+        'token = f"hunter22"',
+        "password: hunter22 # the old one",
+        "API_KEY=hunter22 # the old one",
+        'key = "-----BEGIN PRIVATE KEY-----\\nhunter22\\n-----END PRIVATE KEY-----"',
+        "-----BEGIN RSA PRIVATE KEY-----\nhunter22\nabcd+/==\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+async def test_spellings_of_secrets_are_masked(code: Path, line: str) -> None:
+    (code / "trial.py").write_text(line + "\n")
+    found = await look(code)
+    assert "hunter22" not in found.diff and "***" in found.diff and found.masked_values >= 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+-----BEGIN PRIVATE KEY-----\n+hunter22\n+abcd\n@@ -1,2 +3,4 @@\n",
+        "@@ -1,2 +3,4 @@\n abcd\n hunter22\n ab==\n -----END PRIVATE KEY-----\n",
+    ],
+)
+async def test_parts_of_keys_are_masked(text: str) -> None:
+    found, count = await masked(text.encode(), _NO_SECRETS)
+    assert "hunter22" not in found and count == 1 and found.count("\n") == text.count("\n") and "@@" in found
+
+
+async def test_long_diffs_are_masked_in_time() -> None:
+    lines = ("+password: " + "a " * 500, "+token" * 1000, "+-----BEGIN PRIVATE KEY-----", "+" + "A" * 1000)
+    text = "\n".join(line for line in lines for _ in range(250)).encode()
+    async with asyncio.timeout(20):
+        await masked(text, _NO_SECRETS)
 
 
 async def test_code_that_only_names_secrets_is_kept(code: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import json
 import re
 import sqlite3
@@ -18,6 +19,7 @@ from nni_manager.store.experiment import provenance
 from nni_manager.web import static_files
 from nni_manager.web.report import modules
 from tests.api.world import World
+from tests.browser.objectives import with_objectives
 
 pytestmark = pytest.mark.unit
 
@@ -48,6 +50,19 @@ async def test_report_has_answers_config_and_best_trials(visitor: httpx.AsyncCli
     for words in ("good1", "0.875", "python3 trial.py", "1 FAILED", "Nothing was recorded"):
         assert words in html
     assert len(html) < 2.5e6
+
+
+async def test_report_has_the_whole_front_and_what_breaks_a_constraint(
+    visitor: httpx.AsyncClient, world: World
+) -> None:
+    await with_objectives(world, "many", 60)
+    answers = json.loads(held(await report_of(visitor, "many"), "answers"))
+    told = [one for one in answers["asked"] if one["question"] == "pareto"]
+    known = (await visitor.get(f"{EXPERIMENTS}/many/analysis/pareto")).json()
+    assert told[0]["choice"] == {} and told[0]["answer"]["points"] == known["points"]
+    assert set(known["points"]["feasible"]) == {True, False} and sum(known["points"]["front"]) == known["frontSize"]
+    names = [one["name"] for one in known["objectives"]]
+    assert {(one["choice"]["a"], one["choice"]["b"]) for one in told[1:]} == set(itertools.permutations(names, 2))
 
 
 async def test_plotly_is_in_the_report(visitor: httpx.AsyncClient, world: World) -> None:

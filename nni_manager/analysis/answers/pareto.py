@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,11 @@ from nni_manager.analysis.asked import Asked
 from nni_manager.analysis.columns.growing import Floats, Integers, Mask
 from nni_manager.analysis.columns.trial_set import TrialSet
 from nni_manager.analysis.drawn import flags, sample, selected
+from nni_manager.analysis.front import Front
 from nni_manager.analysis.json_text import numbers, plain
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.objectives import pareto
-from nni_manager.domain.objectives.goals import Goals, Worth
+from nni_manager.domain.objectives.goals import Constraint, Goals
 
 #: Most trials that are drawn.
 _MOST = 3000
@@ -94,10 +94,26 @@ def _judge(trials: TrialSet, goals: Goals) -> _Judged:
         usable = usable & np.isfinite(values)
         columns.append(-values if mode is OptimizeMode.MAXIMIZE else values)
     for name, limit in goals.constraints.items():
-        violation += np.array([limit.violation(value) for value in _values(trials, name).tolist()])
+        violation += _violation(limit, _values(trials, name))
     losses = np.stack(columns, axis=1)
-    front = pareto.extended([], _ranked(losses, violation, np.flatnonzero(usable)))
-    return _Judged(usable, violation, flags(trials, [position for position, _ in front]))
+    front = _kept(trials, goals).follow(losses, violation, usable)
+    return _Judged(usable, violation, flags(trials, front.tolist()))
+
+
+def _kept(trials: TrialSet, goals: Goals) -> Front:
+    """The front so far, by these goals."""
+    known: tuple[Goals, Front] | None = trials.kept.get(_DERIVED)
+    if known is None or known[0] != goals:
+        known = trials.kept[_DERIVED] = (goals, Front())
+    return known[1]
+
+
+def _violation(limit: Constraint, values: Floats) -> Floats:
+    """As `Constraint.violation`, of many values; NaN: there is none."""
+    beyond = values - limit.bound if limit.operator.startswith("<") else limit.bound - values
+    least = 0.0 if "=" in limit.operator else sys.float_info.min
+    found: Floats = np.where(beyond == 0, least, np.maximum(beyond, 0.0))
+    return np.where(np.isnan(values), np.inf, found)
 
 
 def _values(trials: TrialSet, name: str) -> Floats:
@@ -106,8 +122,3 @@ def _values(trials: TrialSet, name: str) -> Floats:
         return selection.results(trials, name)
     except InvalidInput:
         return np.full(len(trials), np.nan)
-
-
-def _ranked(losses: Floats, violation: Floats, positions: Integers) -> Iterator[tuple[int, Worth]]:
-    for position in positions.tolist():
-        yield position, Worth(losses=tuple(losses[position].tolist()), violations=(float(violation[position]),))

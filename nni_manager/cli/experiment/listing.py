@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.experiment import origin, selection
+from nni_manager.cli.experiment import disk_words, origin, selection
 from nni_manager.cli.output import table, terminal
 from nni_manager.cli.output.table import Column, Row
 from nni_manager.cli.output.values import echo_json, facts, warn
 from nni_manager.cli.session import Connect, connected, nothing_is_open, to_read
-from nni_manager.client.formats import compact, direction, duration, moment, number, size
+from nni_manager.client.formats import compact, direction, duration, moment, number
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.programs import pareto_set, progress
@@ -55,7 +55,7 @@ def list_experiments(
     found = [one for one in known if _is_wanted(one, everything, wanted)]
     found = found[-limit:] if limit else found
     if known:
-        warn(filter(None, [connect().disk()["warning"]]))
+        warn(disk_words.warnings(connect()))
     if as_json:
         echo_json(found)
     elif found:
@@ -101,11 +101,11 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
     """Show everything about an experiment."""
     client = connect()
     found = client.experiment(selection.choose(client, id))
-    record, use = client.provenance(found["id"]), client.disk_use(found["id"])
+    record, use = client.provenance(found["id"]), disk_words.use(client, found["id"])
     if as_json:
         echo_json({**found, "provenance": record, "disk": use})
     else:
-        told = {**_status(found), **_description(found), **origin.facts(record), **_disk(use)}
+        told = {**_status(found), **_description(found), **origin.facts(record), **disk_words.facts(use)}
         click.echo(facts(told, terminal.width()))
 
 
@@ -236,12 +236,6 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         **pareto_set.facts(experiment),
         "config": compact(experiment["config"]),
     }
-
-
-def _disk(use: dict[str, Any]) -> dict[str, str]:
-    parts = {"trials": "trials", "database": "database", "checkpoints": "checkpoints", "code": "code"}
-    named = ", ".join(f"{word} {size(use[name])}" for name, word in parts.items() if use[name])
-    return {"on disk": f"{size(use['total'])} in {use['files']} files" + (f" ({named})" if named else "")}
 
 
 def _best(best: dict[str, Any]) -> str:

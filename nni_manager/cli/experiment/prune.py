@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment import disk_words, kept_results, selection
 from nni_manager.cli.output import table, terminal
 from nni_manager.cli.output.table import Column
 from nni_manager.cli.session import Connect, connected
 from nni_manager.client.formats import moment, number, size
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.metrics import OptimizeMode
 
 Experiment = dict[str, Any]
 
@@ -39,36 +37,55 @@ def _age(context: click.Context, _: click.Parameter, text: str | None) -> float 
     "--keep-best",
     type=click.IntRange(1),
     metavar="N",
-    help="Of those with the same name, the N with the best results stay, whatever their age.",
+    help="Of those with the same name, the N with the best results stay, whatever their age; so does one without a"
+    " name, and one whose results the manager does not know.",
 )
+@click.option("--archived", is_flag=True, help="Archived ones too.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, yes: bool) -> None:
+def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, archived: bool, yes: bool) -> None:
     """Remove old stopped experiments and their folders; what goes is listed first.
 
-    Experiments that are open, those that are DONE among them, are never touched: `nnictl stop` closes one.
+    Experiments that are open, those that are DONE among them, are never touched: `nnictl stop` closes one. Archived
+    ones stay, too, unless --archived is given.
     """
     if older_than is None and keep_best is None:
         raise click.UsageError("give --older-than, --keep-best, or both", click.get_current_context())
     client = connect()
-    found = chosen(client.experiments(), time.time() * 1000, older_than, keep_best)
+    now_ms, known = time.time() * 1000, client.experiments()
+    found = chosen(known, now_ms, older_than, keep_best, archived=archived)
+    if keep_best is not None:
+        _tell_kept(old(known, now_ms, older_than, archived=archived))
     if not found:
         click.echo("No stopped experiment is to be removed.")
         return
-    sizes = [client.disk_use(one["id"])["total"] for one in found]
+    sizes = disk_words.totals(client, [one["id"] for one in found])
     click.echo(table.layout(_COLUMNS, map(_row, found, sizes), terminal.width()).text)
-    what = f"{len(found)} experiment{'s' if len(found) > 1 else ''}, {size(sum(sizes))}"
+    what = f"{len(found)} experiment{'s' if len(found) > 1 else ''}, {disk_words.total(sizes)}"
     if not yes and not terminal.confirmed(f"Remove {what}, with all that is in their folders?"):
         raise click.ClickException(f"nothing was removed; --yes removes {what} without a question")
     _remove(client.delete, found)
 
 
 def chosen(
-    experiments: Sequence[Experiment], now_ms: float, older_than_s: float | None, keep_best: int | None
+    experiments: Sequence[Experiment],
+    now_ms: float,
+    older_than_s: float | None,
+    keep_best: int | None,
+    *,
+    archived: bool = False,
 ) -> list[Experiment]:
     """The stopped experiments that are to go, oldest first. Those that are kept for their results are the best of all
-    with their name, open ones included."""
-    kept = _best(experiments, keep_best) if keep_best is not None else frozenset()
-    return [one for one in experiments if _is_old(one, now_ms, older_than_s) and one["id"] not in kept]
+    with their name, open and archived ones included."""
+    kept = kept_results.ids(experiments, keep_best) if keep_best is not None else frozenset()
+    return [one for one in old(experiments, now_ms, older_than_s, archived=archived) if one["id"] not in kept]
+
+
+def old(
+    experiments: Sequence[Experiment], now_ms: float, older_than_s: float | None, *, archived: bool
+) -> list[Experiment]:
+    """The stopped experiments of that age, whatever their results; `archived`: archived ones too."""
+    shown = (one for one in experiments if archived or not one.get("archived"))
+    return [one for one in shown if _is_old(one, now_ms, older_than_s)]
 
 
 def _is_old(experiment: Experiment, now_ms: float, older_than_s: float | None) -> bool:
@@ -78,20 +95,14 @@ def _is_old(experiment: Experiment, now_ms: float, older_than_s: float | None) -
     return older_than_s is None or now_ms - ended_ms > older_than_s * 1000
 
 
-def _best(experiments: Sequence[Experiment], count: int) -> frozenset[str]:
-    """Ids of the best of each name; one without a single best result comes last, then the newest comes first."""
-    groups: dict[str, list[Experiment]] = defaultdict(list)
-    for one in experiments:
-        groups[one["name"] or ""].append(one)
-    return frozenset(one["id"] for group in groups.values() for one in sorted(group, key=_rank)[:count])
-
-
-def _rank(experiment: Experiment) -> tuple[bool, float, int]:
-    best = experiment["best"]
-    if best is None:
-        return True, 0.0, -experiment["createdMs"]
-    sign = -1 if experiment["optimizeMode"] == OptimizeMode.MAXIMIZE else 1
-    return False, sign * best["value"], -experiment["createdMs"]
+def _tell_kept(candidates: Sequence[Experiment]) -> None:
+    """Says which stay although no result of them is the reason."""
+    unknown = [one["id"] for one in candidates if not kept_results.is_known(one)]
+    unnamed = [one["id"] for one in candidates if kept_results.is_known(one) and not one["name"]]
+    if unknown:
+        click.echo(f"Kept, as their results are not known: {selection.listing(unknown)}.")
+    if unnamed:
+        click.echo(f"Kept, as there is no name to compare them by: {selection.listing(unnamed)}.")
 
 
 _COLUMNS = [
@@ -104,7 +115,7 @@ _COLUMNS = [
 ]
 
 
-def _row(experiment: Experiment, bytes: int) -> tuple[str, ...]:
+def _row(experiment: Experiment, bytes: int | None) -> tuple[str, ...]:
     best, made = experiment["best"], experiment["trialsMade"]
     return (
         experiment["id"],
@@ -112,7 +123,7 @@ def _row(experiment: Experiment, bytes: int) -> tuple[str, ...]:
         moment(experiment["endedMs"] or experiment["createdMs"])[:16],
         "" if made is None else str(made),
         number(best["value"]) if best else "",
-        size(bytes),
+        "" if bytes is None else size(bytes),
     )
 
 

@@ -27,7 +27,8 @@ def report(connect: Connect, *, id: str | None, output: Path | None) -> None:
     """Write one HTML file about an experiment, which opens without a network and can be sent by mail.
 
     It has the charts, best trials, failures, counts, search space and config (secrets are masked), and what is needed
-    to repeat it: commit and uncommitted changes of the code, packages, seed, machine. Of many trials charts draw a
+    to repeat it: commit and uncommitted changes of the code, packages, seed, machine. Look at the changes before you
+    send it: what looks like a secret is masked, and not every secret looks like one. Of many trials charts draw a
     sample; a file has about 2.3 MB, and 5 MB at most.
     """
     client = connect()

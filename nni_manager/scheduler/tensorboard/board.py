@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
@@ -18,8 +17,9 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.text import last_line
+from nni_manager.scheduler.tensorboard import link_folders
 from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
 
 HOST = "127.0.0.1"
@@ -62,6 +62,7 @@ class Board:
         self._reading: asyncio.Task[None] | None = None
         self._last: deque[str] = deque(maxlen=_LINES)
         self._is_ready = asyncio.Event()
+        self._is_closed = False
 
     @property
     def pid(self) -> int | None:
@@ -69,16 +70,20 @@ class Board:
 
     @property
     def has_ended(self) -> bool:
-        return self._process is None or self._process.returncode is not None
+        """Whether it ran and ended by itself; what ends while it is being started is told by `start`."""
+        if self._process is None or self.status is BoardStatus.DOWNLOADING_DATA:
+            return False
+        return self._process.returncode is not None
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.port}/"
 
     async def start(self, program: str, environment: Mapping[str, str]) -> None:
-        """Returns once it answers. Raises InvalidInput with its last words; nothing is left then."""
+        """Returns once it answers. Raises InvalidInput with its last words, Conflict when it was closed meanwhile;
+        nothing is left then."""
         try:
-            await asyncio.to_thread(_link, self._folder, self.logs)
+            await asyncio.to_thread(link_folders.make, self._folder, self.logs)
             command = (program, "--logdir", str(self._folder), "--host", HOST, "--port", str(self.port))
             self._process = await asyncio.create_subprocess_exec(
                 *("sh", "-c", _WITH_DAEMON, "tensorboard", *command),
@@ -96,24 +101,31 @@ class Board:
             raise
 
     async def close(self) -> None:
-        """Ends the process and all that it started. Idempotent."""
+        """Ends the process and all that it started, also one that is being started. Idempotent."""
+        self._is_closed = True
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
         if self._reading is not None:
             await asyncio.wait({self._reading})
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(link_folders.remove, self._folder)
         self.status = BoardStatus.ERROR if self.status is BoardStatus.ERROR else BoardStatus.STOPPED
 
     async def _until_ready(self) -> None:
         try:
+            self._refuse_closed()
             async with asyncio.timeout(_PATIENCE_S):
                 await self._is_ready.wait()
         except TimeoutError:
             raise InvalidInput(f"TensorBoard did not start within {_PATIENCE_S:g} s{self._words}") from None
+        self._refuse_closed()
         if self.status is not BoardStatus.RUNNING:
             raise InvalidInput(f"TensorBoard ended at once{self._words}")
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise Conflict("the TensorBoard was stopped while it started")
 
     @property
     def _words(self) -> str:
@@ -143,10 +155,3 @@ class Board:
         if (found := _READY.search(line)) is not None and int(found[1]) == self.port:
             self.status = BoardStatus.RUNNING
             self._is_ready.set()
-
-
-def _link(folder: Path, logs: Sequence[TrialLogs]) -> None:
-    """Makes a folder with a link to the logs of each trial, by the trial's number and id."""
-    folder.mkdir(mode=0o700, parents=True)
-    for one in logs:
-        (folder / f"{one.number}-{one.trial_id}").symlink_to(one.path)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import shutil
 import sqlite3
 import sys
@@ -17,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
-from nni_manager.scheduler.tensorboard import log_folders, ports
+from nni_manager.scheduler.tensorboard import link_folders, log_folders, ports
 from nni_manager.scheduler.tensorboard.board import Board
 from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
 from nni_manager.store import private
@@ -27,8 +26,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Below the data directory: a folder of links for each.
-FOLDER = "tensorboard"
 #: Most at a time, and most trials of one.
 _MOST, _MOST_TRIALS = 8, 200
 _IDLE_S, _LOOK_S = 3600.0, 30.0
@@ -56,7 +53,7 @@ class TensorBoards:
 
     def __init__(self, service: Experiments, data_directory: Path, *, idle_s: float = _IDLE_S) -> None:
         self._service = service
-        self._folder = data_directory / FOLDER
+        self._folder = data_directory / link_folders.FOLDER
         self._idle_s = idle_s
         self._boards: dict[str, Board] = {}
         self._used_s: dict[str, float] = {}
@@ -83,7 +80,7 @@ class TensorBoards:
         environment = await self._environment(experiment_id)
         program = _program(environment)
         async with self._turn:  # a port is taken before the next one is looked for
-            if self._is_closed or len(self._boards) >= _MOST:
+            if len(self._boards) >= _MOST:
                 raise Conflict(f"{len(self._boards)} TensorBoards run; stop one first")
             board = await self._started(experiment_id, logs, port, program, environment)
         words = (board.id, experiment_id, board.url)
@@ -103,7 +100,9 @@ class TensorBoards:
         taken = {board.port for board in self._boards.values()}
         while True:
             port = await asyncio.to_thread(ports.free, taken, wanted)
-            id_ = secrets.token_hex(3)
+            if self._is_closed:
+                raise Conflict("the manager is ending")
+            id_ = link_folders.new_id()
             board = Board(id_, experiment_id, logs, self._folder / id_, port)
             self._boards[id_], self._used_s[id_] = board, time.monotonic()
             try:
@@ -148,10 +147,6 @@ class TensorBoards:
             await asyncio.wait({self._watching})
         await asyncio.gather(*map(self.stop, list(self._boards.values())), *self._ending)
 
-    def clear(self) -> None:
-        """Removes folders that a killed daemon left. Blocks."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-
     # Helpers
 
     async def _logs(self, experiment_id: str, trial_ids: Sequence[str]) -> list[TrialLogs]:
@@ -191,6 +186,8 @@ class TensorBoards:
         """Ends those that no browser was connected to for long, and forgets those that ended."""
         now_s, used = time.monotonic(), await asyncio.to_thread(ports.connected)
         for board in list(self._boards.values()):
+            if board.id not in self._boards:
+                continue  # stopped while another one ended
             if board.port in used:
                 self._used_s[board.id] = now_s
             if board.has_ended or now_s - self._used_s[board.id] >= self._idle_s:

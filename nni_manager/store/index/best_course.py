@@ -20,8 +20,9 @@ _ENDED = "status = 'SUCCEEDED' AND final_value IS NOT NULL AND abs(final_value) 
 @dataclass(slots=True)
 class _Known:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    #: The end order of the last result that was read.
+    #: The end order of the last result that was read, and the sum of those of all.
     last: int = 0
+    total: int = 0
     count: int = 0
     #: (number of the result, its value) of each that was better than all before.
     steps: list[tuple[int, float]] = field(default_factory=list)
@@ -56,13 +57,19 @@ def _known(path: str, maximizes: bool) -> _Known:
 
 
 def _follow(connection: sqlite3.Connection, known: _Known, *, maximizes: bool) -> None:
-    (newest,) = connection.execute("SELECT coalesce(max(end_order), 0) FROM trials").fetchone()
-    if newest < known.last:  # another database is in its place
-        known.last, known.count, known.steps = 0, 0, []
+    if _past(connection, known.last) != (known.count, known.total):  # one came late, or another database is there
+        known.last, known.total, known.count, known.steps = 0, 0, 0, []
     query = f"SELECT final_value, end_order FROM trials WHERE {_ENDED} AND end_order > ? ORDER BY end_order"
     for value, end_order in connection.execute(query, (known.last,)):
         known.add(value, maximizes=maximizes)
-        known.last = end_order
+        known.last, known.total = end_order, known.total + end_order
+
+
+def _past(connection: sqlite3.Connection, until: int) -> tuple[int, int]:
+    """Number of the results until that end order, and the sum of their end orders: a change of the past shows there."""
+    query = f"SELECT count(*), coalesce(sum(end_order), 0) FROM trials WHERE {_ENDED} AND end_order <= ?"
+    count, total = connection.execute(query, (until,)).fetchone()
+    return count, total
 
 
 def _sampled(known: _Known) -> tuple[float, ...]:

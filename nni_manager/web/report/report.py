@@ -24,7 +24,7 @@ from nni_manager.store.experiment import provenance
 from nni_manager.web import shown_experiments, static_files
 from nni_manager.web.experiment import config_page
 from nni_manager.web.rendering import PagesContext, environment
-from nni_manager.web.report import chart_answers, modules, pareto_chart
+from nni_manager.web.report import chart_answers, modules
 from nni_manager.web.shown_experiments import ShownExperiment
 from nni_manager.web.trial.failure_pages import Failure, with_examples
 
@@ -56,11 +56,8 @@ async def build(context: PagesContext, id: str) -> bytes:
 
 async def _contents(context: PagesContext, id: str) -> _Contents:
     shown = await shown_experiments.shown(context, id)
-    answers = await chart_answers.collect(context.analysis, id)
     objectives = list(shown.overview.summary.objectives)
-    if len(objectives) > 1:
-        members = frozenset(trial.trial_id for trial in _pareto_trials(shown))
-        answers["pareto"] = await pareto_chart.collect(context.analysis, id, objectives, members)
+    answers = await chart_answers.collect(context.analysis, id, objectives)
     failures = await chart_answers.ask(context.analysis, id, "failures", Query())
     return _Contents(
         shown=shown,

@@ -7,7 +7,7 @@ async function unpacked(id) {
   return new Response(stream).text();
 }
 
-// `asked`: a list of {question, choice, answer}; `charted`: chart → parameters that can be chosen; `pareto`.
+// `asked`: a list of {question, choice, answer}; `charted`: chart → parameters that can be chosen.
 const held = JSON.parse(await unpacked("answers"));
 
 // The address of plotly's script, which the report holds as well.
@@ -34,8 +34,4 @@ export function columns() {
 
 export function charted(chart) {
   return held.charted[chart] ?? [];
-}
-
-export function paretoSet() {
-  return held.pareto;
 }

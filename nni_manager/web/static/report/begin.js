@@ -6,10 +6,10 @@ import * as effect from "../charts/effect.js";
 import * as importance from "../charts/importance.js";
 import * as pair from "../charts/pair.js";
 import * as parallel from "../charts/parallel.js";
+import * as pareto from "../charts/pareto.js";
 import * as results from "../charts/results.js";
 import * as timeline from "../charts/timeline.js";
 import { plotlyAddress } from "./answers.js";
-import * as pareto from "./pareto.js";
 import { state } from "./state.js";
 
 const MODULES = { curves, distribution, effect, importance, pair, parallel, pareto, results, timeline };

@@ -1,0 +1,48 @@
+"""How the best result came about, while trials end and results come late."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from nni_manager.store.index import best_course
+from tests.store.life import add, end, report, start
+
+pytestmark = pytest.mark.unit
+
+
+def finish(connection: sqlite3.Connection, id: str, value: float | None) -> None:
+    add(connection, id)
+    attempt = start(connection, id)
+    report(connection, attempt, *([("final", str(value), value)] if value is not None else []))
+    end(connection, id)
+
+
+def course(connection: sqlite3.Connection) -> tuple[float, ...]:
+    return best_course.load(connection, maximizes=True)
+
+
+def test_course_follows_trials_that_end(connection: sqlite3.Connection) -> None:
+    assert course(connection) == ()
+    finish(connection, "aaaaa", 0.5)
+    finish(connection, "bbbbb", 0.2)
+    assert course(connection) == (0.5, 0.5)
+    finish(connection, "ccccc", 0.9)
+    assert course(connection) == (0.5, 0.5, 0.9)
+
+
+def test_result_that_comes_after_the_end_of_its_trial_is_in_the_course(connection: sqlite3.Connection) -> None:
+    finish(connection, "aaaaa", None)
+    finish(connection, "bbbbb", 0.5)
+    assert course(connection) == (0.5,)
+    connection.execute("UPDATE trials SET final_data = '0.7', final_value = 0.7 WHERE id = 'aaaaa'")
+    assert course(connection) == (0.7, 0.7)
+
+
+def test_result_that_is_taken_back_leaves_the_course(connection: sqlite3.Connection) -> None:
+    finish(connection, "aaaaa", 0.5)
+    finish(connection, "bbbbb", 0.9)
+    assert course(connection) == (0.5, 0.9)
+    connection.execute("UPDATE trials SET status = 'WAITING', final_value = NULL, end_order = NULL WHERE id = 'bbbbb'")
+    assert course(connection) == (0.5,)
