@@ -640,7 +640,7 @@ async def test_what_a_failed_turn_took_comes_to_the_next_loop(monkeypatch: Patch
     fails = [True]
 
     def fails_once(connection: Connection, now: ExperimentSpec, seen: Seen, *rest: Any, **more: Any) -> Result:
-        if fails and (seen.judged_bad or lost == "a start" and RUNNING in seen.reports.values()):
+        if fails and (seen.judged_bad or (lost == "a start" and RUNNING in seen.reports.values())):
             fails.clear()
             raise LookupError("a fault in the plan")
         return take_turn(connection, now, seen, *rest, **more)
