@@ -221,8 +221,8 @@ class ExperimentSpec:
         return self.version_check and not self.debug
 
 
-#: No tuner, and the built-in ones that hand no checkpoint from one trial to the next. Any other may: a user's class, or a
-#: tuner that another package has installed under a name.
+#: No tuner, and the built-in ones that hand no checkpoint from one trial to the next. Any other may: a user's class, or
+#: a tuner that another package has installed under a name.
 _NEVER_CONTINUING = frozenset(
     {"", "Random", "GridSearch", "TPE", "Auto", "NSGA2", "Batch", "Anneal", "Evolution", "CmaEs", "GPTuner", "SMAC"}
 )
