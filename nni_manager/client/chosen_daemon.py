@@ -41,10 +41,25 @@ def connect(place: ChosenDaemon) -> ManagerClient:
     Raises NniManagerError when no manager answers at the address.
     """
     if place.is_remote:
-        from nni_manager.client.remote_manager import reach_remote
-
-        return reach_remote(place.url, read_token(place.token_file) or environment_token())
+        return _remote(place)
     from nni_manager.client import daemon
     from nni_manager.client.manager_client import ManagerClient
 
     return ManagerClient(daemon.reach(place.data_directory))
+
+
+def find(place: ChosenDaemon) -> ManagerClient | None:
+    """A client of the daemon; None: none of this machine answers, and none is started. Raises as `connect`."""
+    if place.is_remote:
+        return _remote(place)
+    from nni_manager.client import address as addresses
+    from nni_manager.client.manager_client import ManagerClient
+
+    address = addresses.find(place.data_directory)
+    return None if address is None else ManagerClient(address)
+
+
+def _remote(place: ChosenDaemon) -> ManagerClient:
+    from nni_manager.client.remote_manager import reach_remote
+
+    return reach_remote(place.url, read_token(place.token_file) or environment_token())

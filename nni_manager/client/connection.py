@@ -105,6 +105,15 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = control_socket.connect(self._address.socket, self._address.owner, self.timeout)
 
 
+def arriving_lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """The lines of an answer as they arrive. Raises HTTPException where the connection breaks, at which the lines of
+    `http.client` end as at the answer's end."""
+    rest = b""
+    while part := response.read1():
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
+
+
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The data of each event. Comments (keep-alives) and an unfinished last event are left out."""
     data: list[str] = []

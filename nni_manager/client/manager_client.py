@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nni_manager.client.address import Address
-from nni_manager.client.connection import Answer, Query, Request, exchange, open_answer, read_events
+from nni_manager.client.connection import Answer, Query, Request, arriving_lines, exchange, open_answer, read_events
 from nni_manager.domain.errors import NotFound
 
 Json = dict[str, Any]
@@ -228,10 +228,11 @@ class ManagerClient:
         return self._get(f"{_experiment(id)}/export")  # type: ignore[return-value]
 
     def events(self, id: str) -> Iterator[Json]:
-        """The experiment's state, now and after every change, until it is closed or the daemon ends."""
+        """The experiment's state, now and after every change, until it is closed or the daemon ends. Raises Unreachable
+        where the daemon dies."""
         request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)
         with open_answer(self.address, request) as response:
-            yield from read_events(response)
+            yield from read_events(arriving_lines(response))
 
     # Code
 

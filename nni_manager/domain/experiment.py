@@ -203,7 +203,7 @@ class ExperimentSpec:
     @property
     def may_continue_trials(self) -> bool:
         """Whether a later trial may begin with the checkpoint of one that has ended, as its tuner decides."""
-        return self.tuner.name in _CONTINUING or bool(self.tuner.class_name)
+        return bool(self.tuner.class_name) or self.tuner.name not in _NEVER_CONTINUING
 
     @property
     def has_user_class(self) -> bool:
@@ -221,8 +221,11 @@ class ExperimentSpec:
         return self.version_check and not self.debug
 
 
-#: Built-in tuners that hand checkpoints from one trial to the next. A class of the user's own may, too.
-_CONTINUING = frozenset({"Hyperband", "BOHB", "PBT"})
+#: No tuner, and the built-in ones that hand no checkpoint from one trial to the next. Any other may: a user's class, or
+#: a tuner that another package has installed under a name.
+_NEVER_CONTINUING = frozenset(
+    {"", "Random", "GridSearch", "TPE", "Auto", "NSGA2", "Batch", "Anneal", "Evolution", "CmaEs", "GPTuner", "SMAC"}
+)
 
 
 class StoredExperiment(NamedTuple):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs.experiment import Experiment
-from nni_manager.programs.waiting import ExperimentFailed, judge
+from nni_manager.programs.stream_ends import StreamEnds
+from nni_manager.programs.waiting import ExperimentFailed, StreamEnded, judge
 
 if TYPE_CHECKING:
     from nni_manager.programs.progress import State
@@ -63,35 +64,50 @@ class AsyncExperiment:
             return False
 
     async def _end(self) -> bool:
-        heard = True
-        while heard:
+        ends = StreamEnds(self.id)
+        while True:
+            ends.begin()
             heard = False
-            async for state in self.events():
+            async for news in self._news(may_start=ends.may_start):
+                if isinstance(news, StreamEnded):
+                    await asyncio.sleep(ends.note(news, heard=heard))
+                    break
                 heard = True
-                if (verdict := judge(state)) is not None:
+                if (verdict := judge(news)) is not None:
                     if not verdict.is_good:
                         raise ExperimentFailed(verdict.text)
                     return True
-            heard = heard and await self._call(self._experiment.goes_on)  # the daemon may have died
-        raise NniManagerError(await self._call(self._experiment.broken_off))
+            if not await self._call(self._experiment.goes_on, may_start=ends.may_start):
+                raise NniManagerError(await self._call(self._experiment.broken_off))
 
     async def events(self) -> AsyncIterator[State]:
         """Its states, now and after every change, until it is closed. A stream that breaks off ends."""
-        loop, states = asyncio.get_running_loop(), asyncio.Queue[Any]()
+        async for news in self._news(may_start=True):
+            if isinstance(news, StreamEnded):
+                return
+            yield news
+
+    async def _news(self, *, may_start: bool) -> AsyncIterator[State | StreamEnded]:
+        """Its states, and then the end of their stream."""
+        loop, news = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
         def read() -> None:
+            in_order = False
             try:
-                for state in self._experiment.events():
-                    loop.call_soon_threadsafe(states.put_nowait, state)
+                for state in self._experiment.events(may_start=may_start):
+                    loop.call_soon_threadsafe(news.put_nowait, state)
+                in_order = True
             except (NniManagerError, RuntimeError):  # RuntimeError: the loop is closed
                 pass
             finally:
                 if not loop.is_closed():
-                    loop.call_soon_threadsafe(states.put_nowait, None)
+                    loop.call_soon_threadsafe(news.put_nowait, StreamEnded(in_order=in_order))
 
         threading.Thread(target=read, name="events", daemon=True).start()
-        while (state := await states.get()) is not None:
-            yield state
+        while True:
+            yield (latest := await news.get())
+            if isinstance(latest, StreamEnded):
+                return
 
     async def stop(self) -> None:
         await self._call(self._experiment.stop)

@@ -204,25 +204,29 @@ class Experiment:
         """Asks a trial to end."""
         self._client().kill_trial(self.id, trial_id)
 
-    def events(self) -> Iterator[State]:
-        """Its states, now and after every change, until it is closed."""
-        return self._client().events(self.id)
+    def events(self, *, may_start: bool = True) -> Iterator[State]:
+        """Its states, now and after every change, until it is closed or the daemon ends. `may_start`: as in `goes_on`.
+        Raises Unreachable where the daemon dies."""
+        return self._reached(may_start=may_start).events(self.id)
 
-    def goes_on(self) -> bool:
-        """Whether it is at work though the stream of its states broke off. A daemon of this machine that died is
-        started again."""
+    def goes_on(self, *, may_start: bool) -> bool:
+        """Whether it may be at work though the stream of its states is over. `may_start`: where no daemon of this
+        machine runs, one is started. Raises NniManagerError with the reason why none starts."""
+        from nni_manager.client.errors import Unreachable
         from nni_manager.domain.experiment import ExperimentStatus
 
         try:
-            return not ExperimentStatus(self.status).is_closed
-        except NniManagerError:  # `broken_off` says it
-            return False
+            state = self._reached(may_start=may_start).experiment(self.id)
+        except Unreachable:  # one that dies may still take a connection; the next stream tells
+            return may_start
+        return not ExperimentStatus(state["status"]).is_closed
 
     def broken_off(self) -> str:
-        """Why the stream of its states broke off, one sentence."""
+        """Why the stream of its states is over, one sentence. Starts no daemon."""
         from nni_manager.programs import waiting
 
-        return waiting.broken_off(self._client(), self.id)
+        client = chosen_daemon.find(self._place)
+        return waiting.gone(self.id) if client is None else waiting.broken_off(client, self.id)
 
     def __enter__(self) -> Self:
         return self if self._id else self.start()
@@ -239,6 +243,16 @@ class Experiment:
         return (
             html.experiment(self.state, self.trials()) if self._id else "<p>An experiment that was not started yet.</p>"
         )
+
+    def _reached(self, *, may_start: bool) -> ManagerClient:
+        """The daemon's client. Raises Unreachable where none runs and none may be started."""
+        from nni_manager.client.errors import Unreachable
+        from nni_manager.programs import waiting
+
+        client = self._client() if may_start else chosen_daemon.find(self._place)
+        if client is None:
+            raise Unreachable(waiting.gone(self.id))
+        return client
 
     def _client(self) -> ManagerClient:
         """The daemon's client. It is looked up each time: a daemon ends with its last experiment, and comes back."""

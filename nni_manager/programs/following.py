@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs import bars, progress
 from nni_manager.programs.progress import Display, State
+from nni_manager.programs.stream_ends import StreamEnds
 from nni_manager.programs.waiting import ExperimentFailed, StateFeed, StreamEnded, WaitEnd, judge, passing_hold
 
 #: Seconds between two looks at the time while no state arrives.
@@ -22,11 +24,11 @@ class Followed(Protocol):
     @property
     def id(self) -> str: ...
 
-    def events(self) -> Iterator[State]: ...
+    def events(self, *, may_start: bool) -> Iterator[State]: ...
 
     def stop(self) -> None: ...
 
-    def goes_on(self) -> bool: ...
+    def goes_on(self, *, may_start: bool) -> bool: ...
 
     def broken_off(self) -> str: ...
 
@@ -51,18 +53,29 @@ def _follow(experiment: Followed, end_s: float | None, display: Display) -> bool
 
 def _verdict(experiment: Followed, end_s: float | None, display: Display) -> WaitEnd | None:
     """Why waiting is over; None: the time is up."""
-    watch = _Watch(display)
+    watch, ends = _Watch(display), StreamEnds(experiment.id)
     try:
         while True:
             before = watch.states
+            ends.begin()
             try:
-                return _until_verdict(StateFeed(experiment.events), watch, end_s)
-            except StreamEnded:
-                # the daemon may have died: the next one has a state for us at once
-                if watch.states == before or not experiment.goes_on():
-                    raise NniManagerError(experiment.broken_off()) from None
+                feed = StateFeed(partial(experiment.events, may_start=ends.may_start))
+                return _until_verdict(feed, watch, end_s)
+            except StreamEnded as end:
+                wait_s = ends.note(end, heard=watch.states > before)
+            if not _pause(wait_s, end_s):
+                return None
+            if not experiment.goes_on(may_start=ends.may_start):
+                raise NniManagerError(experiment.broken_off())
     finally:
         watch.close()
+
+
+def _pause(seconds: float, end_s: float | None) -> bool:
+    """Waits; whether there is time left."""
+    left_s = seconds if end_s is None else min(seconds, max(end_s - time.monotonic(), 0))
+    time.sleep(left_s)
+    return left_s == seconds
 
 
 def _until_verdict(feed: StateFeed, watch: _Watch, end_s: float | None) -> WaitEnd | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import trial_runner
+from nni_manager.client import chosen_daemon
 from nni_manager.programs import sent_function
 from nni_manager.programs.experiment import Experiment
 
@@ -51,13 +52,14 @@ def optimize(
     file. Raises InvalidInput, before anything starts, for a function that cannot be sent; `Experiment.run` has the
     other errors.
     """
+    is_elsewhere = chosen_daemon.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
     service = {"platform": platform} if isinstance(platform, str) else dict(platform)
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder:
         sent = sent_function.prepare(function, Path(folder), code_directory)
         told = {
             "experiment_name": getattr(function, "__name__", "function"),
             "search_space": dict(space),
-            "trial_command": f"{_program(service)} {shlex.quote(sent.what)}",
+            "trial_command": f"{_program(service, is_elsewhere=is_elsewhere)} {shlex.quote(sent.what)}",
             "trial_code_directory": ".",
             "trial_concurrency": concurrency,
             "max_trial_number": trials,
@@ -71,8 +73,9 @@ def optimize(
     return experiment
 
 
-def _program(service: Mapping[str, Any]) -> str:
-    """What calls the function in a trial. On this machine it is this Python, which needs not look for the program."""
-    if service.get("platform") != "local":
+def _program(service: Mapping[str, Any], *, is_elsewhere: bool) -> str:
+    """What calls the function in a trial. On this machine it is this Python, which needs not look for the program.
+    `is_elsewhere`: the manager may run on another machine, and ``local`` is that one."""
+    if is_elsewhere or service.get("platform") != "local":
         return "python3 -m nni_call"
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(_NNI_CALL))}"

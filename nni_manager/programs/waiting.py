@@ -30,7 +30,11 @@ class ExperimentFailed(NniManagerError):
 
 
 class StreamEnded(Exception):
-    """The stream of states is over: at its end or by an error."""
+    """The stream of states is over. `in_order`: the daemon ended it, as when it ends itself; else it broke off."""
+
+    def __init__(self, *, in_order: bool) -> None:
+        super().__init__("in order" if in_order else "broken off")
+        self.in_order = in_order
 
 
 class StateFeed:
@@ -58,13 +62,15 @@ class StateFeed:
         return news
 
     def _read(self, states: Callable[[], Iterable[State]]) -> None:
+        in_order = False
         try:
             for state in states():
                 self._queue.put(state)
+            in_order = True
         except Exception as error:  # the caller asks the daemon again, and gets the reason
             log.debug("the events broke off: %s", error)
         finally:
-            self._queue.put(StreamEnded())
+            self._queue.put(StreamEnded(in_order=in_order))
 
 
 #: Holds that end without a person, so waiting goes on.
@@ -153,8 +159,13 @@ def broken_off(client: ManagerClient, id: str) -> str:
     try:
         errors = client.experiment(id)["errors"]
     except Unreachable:
-        return (
-            "the daemon went away; its trials go on. Start it again with `nni-manager serve`, and follow the experiment"
-            f" with `nnictl resume {id} --foreground`"
-        )
+        return gone(id)
     return f"experiment {id} is not at work any more{': ' if errors else ''}{'; '.join(errors)}"
+
+
+def gone(id: str) -> str:
+    """The sentence about a daemon that does not run any more."""
+    return (
+        "the daemon went away; its trials go on. Start it again with `nni-manager serve`, and follow the experiment"
+        f" with `nnictl resume {id} --foreground`"
+    )

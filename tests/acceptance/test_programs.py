@@ -11,7 +11,9 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import nbclient
 import nbformat
@@ -22,7 +24,7 @@ import nni_manager
 from nni_manager import AsyncExperiment, Experiment, ExperimentFailed
 from nni_manager.client.daemon import find
 from nni_manager.client.manager_client import ManagerClient
-from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NotFound
+from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
@@ -164,6 +166,25 @@ def test_a_daemon_that_is_killed_meanwhile_changes_nothing(line: CommandLine) ->
     os.kill(ManagerClient(address).daemon()["pid"], signal.SIGKILL)
     out, _ = running.communicate(timeout=60)
     assert out == f"{['SUCCEEDED'] * 6} {[1] * 6}\n"
+
+
+def test_a_daemon_that_is_ended_meanwhile_is_not_started_again(line: CommandLine) -> None:
+    heard = threading.Event()
+
+    class Heard(Experiment):
+        def events(self, *, may_start: bool = True) -> Iterator[dict[str, Any]]:
+            for state in super().events(may_start=may_start):
+                heard.set()
+                yield state
+
+    experiment = Heard(settings(trial_command=RUN_ON)).start()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(experiment.wait, progress=False)
+        assert heard.wait(20) and line.run("stop", program="nni-manager").returncode == 0
+        with pytest.raises(NniManagerError, match="the daemon went away; its trials go on"):
+            waiting.result(timeout=30)
+    assert find(line.data) is None, "it was ended on purpose"
+    experiment.stop()
 
 
 def _succeeded(client: ManagerClient) -> int:

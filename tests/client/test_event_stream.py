@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from nni_manager.client.address import Address
 from nni_manager.client.connection import read_events
+from nni_manager.client.errors import Unreachable
+from nni_manager.client.manager_client import ManagerClient
 
 pytestmark = pytest.mark.unit
 
@@ -16,3 +22,21 @@ def test_events_are_put_together_and_comments_left_out() -> None:
 
 def test_an_unfinished_event_is_left_out() -> None:
     assert list(read_events([b"data: 1\n"])) == []
+
+
+@pytest.mark.parametrize("last", [b"0\r\n\r\n", b"", b"5\r\nda"])
+def test_end_of_a_stream_is_not_taken_for_the_death_of_its_daemon(last: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as daemon:
+        daemon.submit(_answer, server, head + b"d\r\ndata: 1\n\ndata\r\n5\r\n: 2\n\n\r\n" + last)
+        events = ManagerClient(Address(port=server.getsockname()[1])).events("exp1")
+        assert [next(events), next(events)] == [1, 2]
+        with pytest.raises(StopIteration) if last.startswith(b"0") else pytest.raises(Unreachable):
+            next(events)
+
+
+def _answer(server: socket.socket, text: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(text)

@@ -32,6 +32,16 @@ def test_an_event_that_is_told_again_is_the_newer_one_and_a_removed_one_is_gone(
     assert list(index.of_job("job")) == [newer]
 
 
+def test_name_that_comes_again_is_about_what_it_says_now() -> None:
+    index = EventIndex([event("a", "job-9"), event("b", "job-5")])
+    index.put(event("a", "job-1"))
+    assert not list(index.of_job("job-9"))
+    assert list(index.of_job("job-1")) == [event("a", "job-1")]
+    index.drop(event("a", "job-1"))
+    assert not list(index.of_job("job-1"))
+    assert list(index.of_job("job-5")) == [event("b", "job-5")]
+
+
 def test_it_finds_what_a_look_at_all_events_finds() -> None:
     rng = random.Random(5)
     names = [f"j{rng.randrange(30)}{rng.choice(['', '-0', '-worker-1', '.x', '0'])}" for _ in range(500)]

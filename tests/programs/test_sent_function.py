@@ -10,13 +10,17 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Self
 
 import pytest
 
-from nni_manager.domain.errors import InvalidInput
+import trial_runner
+from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.programs import pickled_names, plain_function, sent_function
+from nni_manager.programs.experiment import Experiment
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
@@ -42,25 +46,31 @@ def empty(tmp_path: Path) -> Path:
     return folder
 
 
-def called(sent: sent_function.SentFunction, parameters: object, tmp_path: Path) -> list[dict[str, object]]:
-    """What a trial's process reports that calls the function."""
-    import trial_runner
+STAND_IN = Path(trial_runner.__file__).parent / "stand_in"
 
-    stand_in = Path(trial_runner.__file__).parent / "stand_in"
+
+def called(
+    sent: sent_function.SentFunction,
+    parameters: object,
+    tmp_path: Path,
+    *,
+    program: Sequence[str] = ("-m", "nni_call"),
+    **variables: str,
+) -> list[dict[str, object]]:
+    """What a trial's process reports that calls the function."""
     (tmp_path / "run").mkdir(exist_ok=True)
     (tmp_path / "outbox").mkdir(exist_ok=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(stand_in),
+        "PYTHONPATH": str(STAND_IN),
+        **variables,
         "NNI_PLATFORM": "local",
         "NNI_OUTBOX": str(tmp_path / "outbox" / "lines.jsonl"),
     }
     environment |= {"NNI_SYS_DIR": str(tmp_path / "run"), "NNI_TRIAL_JOB_ID": "abcde"}
     record = json.dumps({"parameter_id": 0, "parameter_source": "algorithm", "parameters": parameters})
     (tmp_path / "run" / "parameter.cfg").write_text(record)
-    subprocess.run(
-        [sys.executable, "-m", "nni_call", sent.what], env=environment, cwd=sent.folder, check=True, timeout=20
-    )
+    subprocess.run([sys.executable, *program, sent.what], env=environment, cwd=sent.folder, check=True, timeout=20)
     return [json.loads(line) for line in _only(tmp_path / "outbox").read_text().splitlines()]
 
 
@@ -75,6 +85,38 @@ def test_a_modules_function_is_sent_by_reference_with_its_folder(
     sent = sent_function.prepare(helper.call, empty, None)
     assert sent.what == "pack.inner:call" and sent.folder == tmp_path / "theirs"
     assert called(sent, {"x": 4}, tmp_path)[-1]["value"] == 8
+
+
+@pytest.mark.parametrize("safe_path", ["", "1"])
+@pytest.mark.parametrize("program", [("-m", "nni_call"), (str(STAND_IN / "nni_call.py"),)])
+@pytest.mark.parametrize("has_other", [False, True], ids=["stand-in alone", "another folder before it"])
+def test_code_comes_first_and_nothing_of_the_path_is_lost(
+    helper: ModuleType, empty: Path, tmp_path: Path, safe_path: str, program: tuple[str, ...], has_other: bool
+) -> None:
+    path = f"{tmp_path / 'theirs-too'}:{STAND_IN}" if has_other else str(STAND_IN)
+    sent = sent_function.prepare(helper.call, empty, None)
+    found = called(sent, {"x": 4}, tmp_path, program=program, PYTHONPATH=path, PYTHONSAFEPATH=safe_path)
+    assert found[-1]["value"] == 8
+
+
+@pytest.mark.parametrize(("manager", "is_here"), [(None, True), ("http://gpu-box:8080", False)])
+def test_trials_of_a_manager_elsewhere_are_told_of_no_file_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, manager: str | None, is_here: bool
+) -> None:
+    """``local`` is the manager's machine then."""
+    asked: list[dict[str, Any]] = []
+
+    class Asked(Experiment):
+        def start(self, **_: Any) -> Self:
+            asked.append(json.loads(self._source.text))
+            raise NotFound("no manager is needed")
+
+    optimize = importlib.import_module("nni_manager.programs.optimize")
+    monkeypatch.setattr(optimize, "Experiment", Asked)
+    with pytest.raises(NotFound):
+        optimize.optimize(math.hypot, {}, trials=1, manager=manager)
+    assert (sys.executable in asked[0]["trialCommand"]) is is_here
+    assert asked[0]["trialCommand"].startswith("python3 -m nni_call ") is not is_here
 
 
 def test_an_installed_function_needs_no_folder(empty: Path) -> None:

@@ -29,7 +29,7 @@ from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tuning import watched
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
-from nni_manager.scheduler.turns import forgetting, refusals, training_service
+from nni_manager.scheduler.turns import experiment_loop, forgetting, refusals, training_service
 from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
 from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
@@ -38,7 +38,7 @@ from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.scheduler.turns.turn import Result
+from nni_manager.scheduler.turns.turn import Result, Seen
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services, trials
@@ -626,6 +626,40 @@ async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: 
     monkeypatch.setattr(work.platform, "forget", forget)
     task = asyncio.create_task(work.loop.run())
     await work.until(lambda: name in work.platform.forgotten)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await work.database.close()
+
+
+@pytest.mark.parametrize("lost", ["a start", "a judgement"])
+async def test_what_a_failed_turn_took_comes_to_the_next_loop(monkeypatch: Patch, path: Path, lost: str) -> None:
+    """The platform says of the job what it said before, and the assessor nothing more."""
+    work = AtWork(path, spec(max_trial_number=1, trial_concurrency=1), Script())
+    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    take_turn = experiment_loop.take_turn
+    fails = [True]
+
+    def fails_once(connection: Connection, now: ExperimentSpec, seen: Seen, *rest: Any, **more: Any) -> Result:
+        if fails and (seen.judged_bad or (lost == "a start" and RUNNING in seen.reports.values())):
+            fails.clear()
+            raise LookupError("a fault in the plan")
+        return take_turn(connection, now, seen, *rest, **more)
+
+    monkeypatch.setattr(experiment_loop, "take_turn", fails_once)
+    work.platform.first_report = Observation(state=JobState.PENDING)
+    task = asyncio.create_task(work.loop.run())
+    await work.until(lambda: work.ask("SELECT count(*) FROM attempts WHERE state = 'PENDING'") == 1)
+    (name,) = work.platform.jobs
+    work.platform.change(name, RUNNING)
+    if lost == "a judgement":
+        await work.runs(1)
+        work.loop.feed.judged_bad.append(work.ask("SELECT id FROM trials"))
+        work.loop.wake()
+    with pytest.raises(ExceptionGroup):
+        await task
+    task = asyncio.create_task(work.loop.run())
+    wanted = {"RUNNING": 1} if lost == "a start" else {"EARLY_STOPPED": 1}
+    await work.until(lambda: work.statuses_of_trials == wanted)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await work.database.close()

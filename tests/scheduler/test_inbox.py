@@ -126,3 +126,14 @@ async def test_what_was_said_of_an_earlier_submission_is_news_of_the_next() -> N
     inbox.accepted(JobHandle(platform="scripted", version=1, job_name="job", data=""))
     inbox.report({"job": PENDING})
     assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": PENDING}
+
+
+async def test_what_a_failed_turn_took_is_news_again() -> None:
+    inbox = Inbox()
+    inbox.report({"job": RUNNING})
+    inbox.put_on_hold(REFUSED, "scripted")
+    inbox.take(judged_bad=(), failure=None)
+    inbox.lost()
+    assert inbox.hold_of("scripted") is None, "it is neither stored nor waiting to be"
+    inbox.report({"job": RUNNING})
+    assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": RUNNING}

@@ -10,9 +10,11 @@ import pytest
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.tuners import registry
+from nni_manager.tuners.contract import Tuner
 from nni_manager.tuners.grid import GridSearch
 from nni_manager.tuners.optuna_tpe import TPE
 from nni_manager.tuners.random import Random
+from tests.scheduler.pictures import spec
 
 pytestmark = pytest.mark.unit
 
@@ -91,3 +93,14 @@ def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
     with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):
         registry.create(AlgorithmSpec(name="Odd"))
+
+
+def test_checkpoints_are_needed_by_every_tuner_that_may_continue_a_trial() -> None:
+    """Of another package's tuner, or a user's class, nothing is known."""
+    for algorithm in registry.CATALOGUE.built_in:
+        tuner_class: Any = algorithm.load()
+        found = spec(tuner=AlgorithmSpec(name=algorithm.name)).may_continue_trials
+        assert found is (tuner_class.continues is not Tuner.continues), algorithm.name
+    for tuner in (AlgorithmSpec(name="Ladder"), AlgorithmSpec(class_name="ladder.Ladder")):
+        assert spec(tuner=tuner).may_continue_trials, tuner
+    assert not spec(tuner=AlgorithmSpec()).may_continue_trials

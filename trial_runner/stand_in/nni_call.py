@@ -20,7 +20,7 @@ _PICKLED, _PLAIN = ".pickle", ".marshal"
 
 
 def main() -> None:
-    sys.path[0] = os.getcwd()  # the code directory, also where this file is what was started
+    _look_into_code_first()
     function = _find(sys.argv[1])
     import nni
 
@@ -30,6 +30,13 @@ def main() -> None:
     if result is None:
         sys.exit("the function returned nothing: it must return its result, or yield it")
     nni.report_final_result(_plain(result))
+
+
+def _look_into_code_first() -> None:
+    """Puts the code directory in front of the path, in place of this file's own folder where Python has put that there:
+    with ``PYTHONSAFEPATH`` or ``-P`` it does not, and the first folder is one of ``PYTHONPATH``."""
+    is_own = not getattr(sys.flags, "safe_path", False)
+    sys.path[: 1 if is_own else 0] = [os.getcwd()]
 
 
 def _follow(results: Any, report: Callable[[object], None]) -> Any:

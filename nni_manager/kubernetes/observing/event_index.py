@@ -19,7 +19,10 @@ class EventIndex:
             self.put(event)
 
     def put(self, event: Object) -> None:
+        """Adds an event, or what became of it: under a name that comes again it may be about another object."""
         name = str(event["metadata"]["name"])
+        if (known := self._events.get(name)) is not None and about(known) != about(event):
+            self.drop(known)
         if name not in self._events:
             insort(self._keys, (about(event), name))
         self._events[name] = event

@@ -218,6 +218,8 @@ class ExperimentLoop:
             result = await self._record(taken.seen)
         except BaseException as error:
             taken.failed(error)
+            self.inbox.lost()
+            self.feed.judged_bad[:0] = bad  # the assessor does not say it again
             raise
         taken.stored(result.receipts)
         self.inbox.stored()

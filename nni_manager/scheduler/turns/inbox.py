@@ -81,7 +81,7 @@ class Inbox:
         self._news = _News()
         #: Names of jobs observed by this process, until they are forgotten.
         self.heard: set[str] = set()
-        #: Job → its last observation.
+        #: Job → its last observation that was put here.
         self._reported: dict[str, Observation] = {}
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
@@ -239,6 +239,11 @@ class Inbox:
     def stored(self) -> None:
         """The events taken last are stored."""
         self._hold_taken, self._holds_taken = None, {}
+
+    def lost(self) -> None:
+        """The events taken last are not stored: what is reported again is news, whatever was reported before."""
+        self._hold_taken, self._holds_taken = None, {}
+        self._reported.clear()
 
     @property
     def is_empty(self) -> bool:

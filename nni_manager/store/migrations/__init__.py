@@ -1,1 +1,1 @@
-"""Numbered SQL files, one folder per kind of database. A released file is never edited."""
+"""Numbered SQL files, one folder per kind of database. One that databases in use have gone through is never edited."""

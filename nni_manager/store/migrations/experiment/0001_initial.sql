@@ -26,11 +26,6 @@ CREATE TABLE experiment (
     storage_key       TEXT NOT NULL DEFAULT ''   -- random part of the names of its folders on storage; empty: none
 );
 
--- what is needed to repeat it, as REST has it; a table of its own, as the row of the experiment is written often
-CREATE TABLE provenance (
-    record TEXT NOT NULL  -- JSON
-);
-
 CREATE TABLE trials (
     id              TEXT PRIMARY KEY,
     sequence_id     INTEGER NOT NULL UNIQUE,

@@ -12,8 +12,7 @@ CREATE TABLE experiments (
     view_port   INTEGER,                   -- port of its own page and API; null: none
     view_prefix TEXT,                      -- without slashes at its ends
     launched_ms INTEGER,                   -- created, resumed or viewed; null: when it was created
-    results     TEXT NOT NULL DEFAULT '',  -- JSON: what lists show of a closed one; empty: not known
-    labels      TEXT NOT NULL DEFAULT '{}' -- JSON: notes, tags, archived; the folder has them, too
+    results     TEXT NOT NULL DEFAULT ''   -- JSON: what lists show of a closed one; empty: not known
 );
 
 -- Folders to be removed: of experiments being made, until they are listed, and of deleted ones.
