@@ -1,4 +1,4 @@
-"""Machines drained and added for all open experiments at once: no change is lost, and one that is refused stops no other."""
+"""Machines drained and added for all open experiments: no change is lost, and one that is refused stops no other."""
 
 from __future__ import annotations
 
