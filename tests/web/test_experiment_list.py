@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import index
+from nni_manager.store.index import index, list_summary
 from nni_manager.store.index.labels import Labels
 from tests.api.world import World
 from tests.web.test_pages import create, get
@@ -21,7 +22,7 @@ from tests.web.test_pages import create, get
 pytestmark = pytest.mark.unit
 
 
-async def many(world: World, count: int) -> None:
+async def many(world: World, count: int, directory: Path = Path("/elsewhere")) -> None:
     """Closed experiments in the index alone: without folders, so that none can be opened."""
     await world.add("seeded")
     seeded = await world.supervisor.index.read(lambda c: index.get(c, "seeded"))
@@ -36,7 +37,7 @@ async def many(world: World, count: int) -> None:
                 seeded,
                 id=f"e{number:05}",
                 name=f"{('tpe', 'grid')[number % 2]}-{number}",
-                folder=Folder(Path("/elsewhere") / f"e{number:05}"),
+                folder=Folder(directory / f"e{number:05}"),
                 status=(ExperimentStatus.STOPPED, ExperimentStatus.DONE)[number % 2],
                 platform=("local", "remote,openpai")[number % 2],
                 created_ms=seeded.created_ms + number,
@@ -78,6 +79,30 @@ async def test_a_thousand_experiments_are_filtered_ordered_and_paged_without_ope
         assert words in page.text, words
     assert any(point.count(",") == 3 for point in page.values("polyline", "points")), "the best so far"
     assert any("page=2" in href and "platform=remote" in href for href in page.values("a", "href"))
+
+
+async def test_orders_by_results_read_each_once_and_look_for_few_folders_beside_the_loop(
+    visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await many(world, 5000, world.data)
+    here, looked, parsed = threading.get_ident(), [], []
+    exists, parse = Path.exists, list_summary.parse
+
+    def look(path: Path) -> bool:
+        looked.append(threading.get_ident())
+        return exists(path)
+
+    def read(text: str) -> list_summary.ListSummary | None:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(Path, "exists", look)
+    monkeypatch.setattr(list_summary, "parse", read)
+    for sort in ("-best", "trials", "duration"):
+        page = await get(visitor, f"/?sort={sort}")
+        assert page.text.count("its folder is gone") == 50, "on each row that is shown"
+    assert len(parsed) == 5000, "each once"
+    assert here not in looked and 0 < len(looked) <= 3 * 50
 
 
 async def test_archived_ones_are_hidden_unless_asked_for(visitor: httpx.AsyncClient, world: World) -> None:
