@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index, list_summary
 from nni_manager.store.index.labels import Labels
+from nni_manager.store.ownership import Ownership
 from tests.api.world import World
 from tests.web.test_pages import create, get
 
@@ -132,6 +135,20 @@ async def test_name_notes_and_tags_are_changed_in_a_form(visitor: httpx.AsyncCli
     wrong = await visitor.post("/experiments/closed1/about", data={"name": "n", "tags": "x" * 41, "notes": "kept"})
     assert wrong.status_code == 400 and "1 to 40 characters" in wrong.text and "kept" in wrong.text
     assert "renamed" in (await get(visitor, "/experiments/closed1/about")).text, "nothing of it is stored"
+
+
+async def test_what_was_typed_stays_when_it_cannot_be_stored_now(visitor: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("closed1")
+    typed = {"name": "renamed", "tags": "paper", "notes": "an hour of thoughts"}
+    other = Ownership(folder.lock, "the folder")
+    taken = await visitor.post("/experiments/closed1/about", data=typed)
+    other.release()
+    with contextlib.closing(sqlite3.connect(world.data / "index.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        away = await visitor.post("/experiments/closed1/about", data={**typed, "name": "digits"})
+    assert (taken.status_code, away.status_code) == (409, 503)
+    for answer in (taken, away):
+        assert "an hour of thoughts" in answer.text and 'value="paper"' in answer.text and 'role="alert"' in answer.text
 
 
 async def test_deleting_says_what_goes_and_asks(visitor: httpx.AsyncClient, world: World) -> None:
