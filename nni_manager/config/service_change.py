@@ -77,8 +77,8 @@ def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[Pla
 
 
 def services_to_ask(before: ExperimentSpec, after: ExperimentSpec) -> tuple[PlatformSpec, ...]:
-    """Of the changed services those with other settings than which machines are drained: a machine that is broken is
-    drained without a look at it."""
+    """The changed services that a preflight looks at: not those where other machines are drained, and that is all, so
+    that a broken one can be."""
     known = {platform.service: _without_drain(platform.settings) for platform in before.platforms}
     changed = changed_services(before, after)
     return tuple(one for one in changed if known.get(one.service) != _without_drain(one.settings))
