@@ -86,7 +86,7 @@ def services_to_ask(before: ExperimentSpec, after: ExperimentSpec) -> tuple[Plat
 
 def _without_drain(settings: Json) -> Mapping[str, Any]:
     machines = settings.get("machineList")
-    if not isinstance(machines, list):
+    if not isinstance(machines, list) or not all(isinstance(machine, Mapping) for machine in machines):
         return settings
     return {**settings, "machineList": [{**machine, "drain": None} for machine in machines]}
 
