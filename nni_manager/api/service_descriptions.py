@@ -12,7 +12,7 @@ from nni_manager.scheduler.experiments.about.service_map import Gpu, MachineStat
 async def describe(context: ApiContext) -> schema.Platforms:
     """Raises StoreError."""
     service = context.service
-    found = await service_map.read(service.open_experiments, service.connections, context.clock())
+    found = await service_map.read(service.open_experiments, service.connections)
     return schema.Platforms(
         services=[_service(one) for one in found],
         line=[

@@ -7,7 +7,7 @@ stay as they are; but a field that may change then has the value that it would h
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,10 @@ class ServiceChange:
     now: bool = False
 
 
+#: What it is to be, or what makes that of the experiment as it is when it is its turn to be changed; None: no change.
+ServiceWish = ServiceChange | Callable[[ExperimentSpec], ServiceChange | None]
+
+
 def read(
     spec: ExperimentSpec, change: ServiceChange, known: Mapping[str, Json], stored: Mapping[str, str]
 ) -> ParsedConfig:
@@ -70,6 +74,21 @@ def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[Pla
     """The training services that are new, or have other settings."""
     known = {platform.service: platform.settings for platform in before.platforms}
     return tuple(platform for platform in after.platforms if known.get(platform.service) != platform.settings)
+
+
+def services_to_ask(before: ExperimentSpec, after: ExperimentSpec) -> tuple[PlatformSpec, ...]:
+    """The changed services that a preflight looks at: not those where other machines are drained, and that is all, so
+    that a broken one can be."""
+    known = {platform.service: _without_drain(platform.settings) for platform in before.platforms}
+    changed = changed_services(before, after)
+    return tuple(one for one in changed if known.get(one.service) != _without_drain(one.settings))
+
+
+def _without_drain(settings: Json) -> Mapping[str, Any]:
+    machines = settings.get("machineList")
+    if not isinstance(machines, list) or not all(isinstance(machine, Mapping) for machine in machines):
+        return settings
+    return {**settings, "machineList": [{**machine, "drain": None} for machine in machines]}
 
 
 def _names(given: list[Any]) -> list[str]:

@@ -23,6 +23,7 @@ from nni_manager.machines.gpu_sample import in_words
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.web import formats, static_files
+from nni_manager.web.listing.known_results import KnownResults
 from nni_manager.web.trial.shown_trial import how_it_ended
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class PagesContext:
     #: The API's OpenAPI document; None: it is not shown.
     describe_api: Callable[[], Mapping[str, Any]] | None = None
     clock: Clock = now_ms
+    #: What the list parsed of closed experiments.
+    results: KnownResults = field(default_factory=KnownResults)
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

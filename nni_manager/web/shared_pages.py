@@ -1,7 +1,8 @@
-"""Pages of open experiments, each made once for all its readers.
+"""Pages, each made once for all its readers.
 
 After every change each browser that shows an experiment asks for the same page. It is made once for a change, and again
-after a second; its tag (ETag) lets a browser that has it already be answered in a few bytes.
+after a second; its tag (ETag) lets a browser that has it already be answered in a few bytes. However often something
+changes, a page is made for one state after the other, and those who ask meanwhile share the next one.
 """
 
 from __future__ import annotations
@@ -25,13 +26,25 @@ _FRESH_S = 1.0
 _MOST = 64
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+#: A text that changes with what the page shows; None: it is made for each reader.
+State = Callable[[Request], str | None]
 _Key = tuple[str | bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
     response: Response
+    state: str
     made_s: float
+
+
+@dataclass(slots=True)
+class _Making:
+    """A page that is being made, or waits until the one before it is made."""
+
+    #: None: it has not begun, and will be of the state there is then.
+    state: str | None
+    task: asyncio.Task[Response] | None = None
 
 
 class SharedPages:
@@ -39,43 +52,72 @@ class SharedPages:
 
     def __init__(self) -> None:
         self._pages: OrderedDict[_Key, _Page] = OrderedDict()
-        #: Pages that are being made.
-        self._making: dict[_Key, asyncio.Task[Response]] = {}
+        #: Of each address at most two: one at work, and the next.
+        self._making: dict[_Key, list[_Making]] = {}
 
-    async def answer(self, request: Request, make: Endpoint) -> Response:
-        """The page that `make` makes of address, role and state, and of nothing else."""
-        experiment = context_of(request).service.at_work(experiment_id(request))
-        if experiment is None:
+    async def answer(self, request: Request, make: Endpoint, state: State) -> Response:
+        """The page that `make` makes of address, role and `state`, and of nothing else."""
+        now, address = state(request), _address(request)
+        if now is None:
             return await make(request)
-        # read before the page is made: the page is at least that new
-        key = (*_address(request), experiment.changes.revision)
-        kept = self._pages.get(key)
-        if kept is not None and time.monotonic() - kept.made_s < _FRESH_S:
+        kept = self._pages.get(address)
+        if kept is not None and kept.state == now and time.monotonic() - kept.made_s < _FRESH_S:
             return _unless_known(request, kept.response)
-        task = self._making.get(key)
-        if task is None:
-            task = self._making[key] = asyncio.ensure_future(make(request))
-            task.add_done_callback(lambda done: self._finish(key, done))
+        line = self._making.setdefault(address, [])
+        if not line or line[-1].state not in (now, None):
+            self._begin(address, line, request, make, state)
+        task = line[-1].task
+        assert task is not None
         return _unless_known(request, await asyncio.shield(task))
 
-    def _finish(self, key: _Key, task: asyncio.Task[Response]) -> None:
-        del self._making[key]
+    def _begin(self, address: _Key, line: list[_Making], request: Request, make: Endpoint, state: State) -> None:
+        before = line[-1].task if line else None
+        making = _Making(state(request) if before is None else None)
+        making.task = asyncio.ensure_future(_made(making, before, request, make, state))
+        making.task.add_done_callback(lambda done: self._finish(address, making, done))
+        line.append(making)
+
+    def _finish(self, address: _Key, making: _Making, task: asyncio.Task[Response]) -> None:
+        line = self._making[address]
+        line.remove(making)
+        if not line:
+            del self._making[address]
         if task.cancelled() or task.exception() is not None or task.result().status_code != HTTPStatus.OK:
             return
         _tag(task.result())
-        self._pages[key] = _Page(task.result(), time.monotonic())
-        self._pages.move_to_end(key)
+        self._pages[address] = _Page(task.result(), making.state or "", time.monotonic())
+        self._pages.move_to_end(address)
         while len(self._pages) > _MOST:
             self._pages.popitem(last=False)
 
 
-def shared(make: Endpoint) -> Endpoint:
+async def _made(
+    making: _Making, before: asyncio.Task[Response] | None, request: Request, make: Endpoint, state: State
+) -> Response:
+    if before is not None:
+        await asyncio.wait({before})
+        making.state = state(request) or ""  # before the page is made: it is at least that new
+    return await make(request)
+
+
+def of_experiment(request: Request) -> str | None:
+    """The state of the experiment in the path, while it is open."""
+    experiment = context_of(request).service.at_work(experiment_id(request))
+    return None if experiment is None else experiment.changes.revision
+
+
+def of_all(request: Request) -> str | None:
+    """The state of the list and of all open experiments."""
+    return context_of(request).service.changes.revision
+
+
+def shared(make: Endpoint, state: State = of_experiment) -> Endpoint:
     """The endpoint of a page that its readers share."""
 
     async def answer(request: Request) -> Response:
         pages = request.app.state.shared
         assert isinstance(pages, SharedPages)
-        return await pages.answer(request, make)
+        return await pages.answer(request, make, state)
 
     return answer
 

@@ -86,3 +86,18 @@ def test_removed_service_returns_with_its_settings(tmp_path: Path) -> None:
     other = ServiceChange(sections=[{"platform": "scripted", "launch": "none"}])
     with pytest.raises(InvalidInput, match=r"launch: cannot be changed while scripted exists; .*machines.* can"):
         service_change.read(before, other, known, {})
+
+
+def test_a_service_is_looked_at_anew_unless_only_other_machines_are_drained(tmp_path: Path) -> None:
+    machine = {"host": "a", "user": "me", "password": "hush"}
+    section = {"platform": "remote", "trialGpuNumber": 0, "machineList": [machine]}
+    before = spec(tmp_path, section, SCRIPTED)
+
+    def asked(*machines: Any, **others: Any) -> list[str]:
+        after = spec(tmp_path, {**section, "machineList": list(machines), **others}, SCRIPTED)
+        return [one.service for one in service_change.services_to_ask(before, after)]
+
+    assert asked({**machine, "drain": True}) == []
+    assert asked({**machine, "drain": True}, {**machine, "host": "b"}) == ["remote"]
+    assert asked({**machine, "user": "you"}) == ["remote"]
+    assert asked({**machine, "drain": True}, machineGracePeriod="1h") == ["remote"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +16,16 @@ import pytest
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import index
+from nni_manager.store.index import index, list_summary
 from nni_manager.store.index.labels import Labels
+from nni_manager.store.ownership import Ownership
 from tests.api.world import World
 from tests.web.test_pages import create, get
 
 pytestmark = pytest.mark.unit
 
 
-async def many(world: World, count: int) -> None:
+async def many(world: World, count: int, directory: Path = Path("/elsewhere")) -> None:
     """Closed experiments in the index alone: without folders, so that none can be opened."""
     await world.add("seeded")
     seeded = await world.supervisor.index.read(lambda c: index.get(c, "seeded"))
@@ -36,7 +40,7 @@ async def many(world: World, count: int) -> None:
                 seeded,
                 id=f"e{number:05}",
                 name=f"{('tpe', 'grid')[number % 2]}-{number}",
-                folder=Folder(Path("/elsewhere") / f"e{number:05}"),
+                folder=Folder(directory / f"e{number:05}"),
                 status=(ExperimentStatus.STOPPED, ExperimentStatus.DONE)[number % 2],
                 platform=("local", "remote,openpai")[number % 2],
                 created_ms=seeded.created_ms + number,
@@ -80,6 +84,30 @@ async def test_a_thousand_experiments_are_filtered_ordered_and_paged_without_ope
     assert any("page=2" in href and "platform=remote" in href for href in page.values("a", "href"))
 
 
+async def test_orders_by_results_read_each_once_and_look_for_few_folders_beside_the_loop(
+    visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await many(world, 5000, world.data)
+    here, looked, parsed = threading.get_ident(), [], []
+    exists, parse = Path.exists, list_summary.parse
+
+    def look(path: Path) -> bool:
+        looked.append(threading.get_ident())
+        return exists(path)
+
+    def read(text: str) -> list_summary.ListSummary | None:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(Path, "exists", look)
+    monkeypatch.setattr(list_summary, "parse", read)
+    for sort in ("-best", "trials", "duration"):
+        page = await get(visitor, f"/?sort={sort}")
+        assert page.text.count("its folder is gone") == 50, "on each row that is shown"
+    assert len(parsed) == 5000, "each once"
+    assert here not in looked and 0 < len(looked) <= 3 * 50
+
+
 async def test_archived_ones_are_hidden_unless_asked_for(visitor: httpx.AsyncClient, world: World) -> None:
     for id_ in ("first", "second"):
         await world.add(id_)
@@ -107,6 +135,20 @@ async def test_name_notes_and_tags_are_changed_in_a_form(visitor: httpx.AsyncCli
     wrong = await visitor.post("/experiments/closed1/about", data={"name": "n", "tags": "x" * 41, "notes": "kept"})
     assert wrong.status_code == 400 and "1 to 40 characters" in wrong.text and "kept" in wrong.text
     assert "renamed" in (await get(visitor, "/experiments/closed1/about")).text, "nothing of it is stored"
+
+
+async def test_what_was_typed_stays_when_it_cannot_be_stored_now(visitor: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("closed1")
+    typed = {"name": "renamed", "tags": "paper", "notes": "an hour of thoughts"}
+    other = Ownership(folder.lock, "the folder")
+    taken = await visitor.post("/experiments/closed1/about", data=typed)
+    other.release()
+    with contextlib.closing(sqlite3.connect(world.data / "index.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        away = await visitor.post("/experiments/closed1/about", data={**typed, "name": "digits"})
+    assert (taken.status_code, away.status_code) == (409, 503)
+    for answer in (taken, away):
+        assert "an hour of thoughts" in answer.text and 'value="paper"' in answer.text and 'role="alert"' in answer.text
 
 
 async def test_deleting_says_what_goes_and_asks(visitor: httpx.AsyncClient, world: World) -> None:

@@ -6,8 +6,11 @@ import asyncio
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
+from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.store import private
+from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.services import EXPERIMENTS, add_trial, shown
 from tests.api.world import World
 from tests.web import gpu_service
@@ -122,6 +125,25 @@ async def test_secrets_are_replaced_and_never_shown(visitor: httpx.AsyncClient, 
     for path in ("/platforms", f"/experiments/{first}/credentials"):
         shown_text = (await visitor.get(path)).text
         assert "n3w" not in shown_text and "s3cret" not in shown_text
+
+
+async def test_on_an_experiments_own_port_secrets_lead_back_to_the_experiment(world: World) -> None:
+    """The page of all services is not there."""
+    pages = create_pages(PagesContext(service=world.service, version="1", analysis=world.analysis))
+
+    async def own_port(scope: Scope, receive: Receive, send: Send) -> None:
+        await pages({**scope, "state": {**scope.get("state", {}), EXPERIMENT: id_}}, receive, send)
+
+    id_ = ""
+    async with world.calling() as anywhere, world.calling(own_port) as visitor:
+        id_ = await create(world, anywhere, trainingService=gpu_service.section("hostA"))
+        path, leads_to = f"/experiments/{id_}/credentials", f"/experiments/{id_}"
+        page = await get(visitor, path)
+        assert leads_to in page.values("a", "href") and "/platforms" not in page.values("a", "href")
+        [name] = [one for one in page.values("input", "name") if one.startswith("secret:")]
+        answer = await visitor.post(path, data={name: "n3w secret"})
+        assert (answer.status_code, answer.headers["Location"]) == (303, leads_to)
+        assert (await visitor.get(leads_to)).status_code == 200
 
 
 async def test_without_experiments_it_says_so(visitor: httpx.AsyncClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -13,7 +14,9 @@ from starlette.responses import HTMLResponse, Response
 
 from nni_manager.web import shared_pages
 from nni_manager.web.pages import PagesContext
+from nni_manager.web.shared_pages import Endpoint, SharedPages, State
 from nni_manager.web.stream import States
+from tests.api.services import shown
 from tests.api.world import World
 from tests.web.test_pages import create
 
@@ -25,23 +28,32 @@ class Counted:
 
     def __init__(self) -> None:
         self.made = 0
+        self.asked: asyncio.Queue[None] = asyncio.Queue()
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
 
     async def __call__(self, request: Request) -> Response:
         self.made += 1
-        await asyncio.sleep(0)
-        return HTMLResponse(f"{request.url.query}")
+        made = self.made
+        await self.may_go_on.wait()
+        return HTMLResponse(f"{made}")
 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     """In the place of every shared page."""
-    made, answer = Counted(), shared_pages.SharedPages.answer
-    monkeypatch.setattr(shared_pages.SharedPages, "answer", lambda self, request, _: answer(self, request, made))
+    made, kept = Counted(), SharedPages.answer
+
+    async def answer(self: SharedPages, request: Request, _: Endpoint, state: State) -> Response:
+        made.asked.put_nowait(None)
+        return await kept(self, request, made, state)
+
+    monkeypatch.setattr(SharedPages, "answer", answer)
     return made
 
 
 async def test_one_page_is_made_for_all_readers(visitor: httpx.AsyncClient, world: World, counted: Counted) -> None:
-    id_ = await create(world, visitor)
+    id_ = await up(visitor, world)
     pages = await asyncio.gather(*(visitor.get(f"/experiments/{id_}") for _ in range(20)))
     assert {page.status_code for page in pages} == {200} and counted.made == 1
     await visitor.get(f"/experiments/{id_}?selected=1")
@@ -51,6 +63,57 @@ async def test_one_page_is_made_for_all_readers(visitor: httpx.AsyncClient, worl
     experiment.changes.note()
     await visitor.get(f"/experiments/{id_}")
     assert counted.made == 3
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/?sort=name", "/platforms", *(f"/experiments/{{id}}/{tab}" for tab in ("failures", "config"))]
+)
+async def test_pages_that_show_more_than_trials_are_shared_too(
+    visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(shared_pages, "_FRESH_S", 60)
+    id_ = await up(visitor, world)
+    for made in (1, 2):
+        pages = await asyncio.gather(*(visitor.get(path.format(id=id_)) for _ in range(20)))
+        assert {page.status_code for page in pages} == {200} and counted.made == made
+        experiment = world.service.at_work(id_)
+        assert experiment is not None
+        experiment.changes.note()
+
+
+async def test_the_tab_of_tensorboards_is_shared_until_one_starts_or_ends(
+    visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_pages, "_FRESH_S", 60)
+    id_ = await up(visitor, world)
+    for boards in ([], [SimpleNamespace(id="abc123", status="RUNNING")], []):
+        monkeypatch.setattr(world.service.tensorboards, "of", lambda _, boards=boards: boards)
+        await asyncio.gather(*(visitor.get(f"/experiments/{id_}/tensorboard") for _ in range(20)))
+    assert counted.made == 3, "one for each"
+
+
+async def up(visitor: httpx.AsyncClient, world: World) -> str:
+    """An experiment that has begun, so that nothing of it changes by itself."""
+    id_ = await create(world, visitor)
+    await shown(visitor, id_, lambda one: [service["status"] for service in one["services"]] == ["up"])
+    return id_
+
+
+async def test_those_who_ask_while_a_page_is_made_share_the_next(
+    visitor: httpx.AsyncClient, world: World, counted: Counted
+) -> None:
+    """Many changes a second do not make many pages at a time; each reader gets one that was begun after it asked."""
+    id_ = await up(visitor, world)
+    counted.may_go_on.clear()
+    asked = [asyncio.ensure_future(visitor.get("/"))]
+    await counted.asked.get()
+    for _ in range(20):
+        world.service.changes.note()
+        asked.append(asyncio.ensure_future(visitor.get("/")))
+        await counted.asked.get()
+    counted.may_go_on.set()
+    assert [answer.text for answer in await asyncio.gather(*asked)] == ["1", *["2"] * 20]
+    assert counted.made == 2 and world.service.at_work(id_) is not None
 
 
 async def test_a_page_is_made_anew_after_a_second(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
-from nni_manager.config.service_change import ServiceChange
+from nni_manager.config.service_change import ServiceChange, ServiceWish
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
@@ -81,7 +81,7 @@ class ExperimentCommands:
         self.provenance.begin(submission)
         return id_
 
-    async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
+    async def change(self, id: str, fields: Mapping[str, object], services: ServiceWish | None = None) -> None:
         """Changes limits, name, search space or training services of an open experiment, or the name of a closed one;
         field names as in the config."""
         require_texts(fields)
@@ -91,10 +91,9 @@ class ExperimentCommands:
         async with experiment.changing:
             before = experiment.spec
             spec = experiment_file.change(before, fields)
-            if services is not None:
-                texts = {"trainingService": services.sections, "directory": services.directory}
-                require_texts({**texts, "secrets": dict(services.secrets)})
-                spec = await self._change_services(experiment, spec, services)
+            wish = services(spec) if callable(services) else services
+            if wish is not None:
+                spec = await self._change_services(experiment, spec, wish)
             elif spec.canonical == before.canonical:
                 return
             else:
@@ -106,6 +105,7 @@ class ExperimentCommands:
             await self._write(experiment, lambda c: command_writes.continue_if_done(c, before, spec, then_ms))
         name, platform = spec.name, stored_config.platform(spec.canonical)
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
+        experiment.changes.note()  # its pages show what is in the index, too
         experiment.loop.wake()
 
     async def _change_services(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nni_manager.config import admission, service_change
 from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.domain.text import require_texts
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, removed
@@ -37,6 +38,8 @@ class Change:
 
 async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange, shared: SharedParts) -> Change:
     """`spec`: the present one, with other changes. Raises InvalidInput, ConfigInvalid, or OSError for its code."""
+    texts = {"trainingService": wish.sections, "directory": wish.directory}
+    require_texts({**texts, "secrets": dict(wish.secrets)})
     known = await experiment.database.read(services.load)
     stored = (await asyncio.to_thread(private.load, experiment.folder.private)).secrets
     gone = {service.service: service.settings for service in removed(known)}
@@ -44,7 +47,8 @@ async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceCh
     admission.check_platforms(reading.spec)
     changed = service_change.changed_services(spec, reading.spec)
     folder, values = experiment.folder, {**stored, **reading.secrets}
-    found = await preflight.look(replace(reading.spec, platforms=changed), values, shared.connections, folder)
+    asked = service_change.services_to_ask(spec, reading.spec)
+    found = await preflight.look(replace(reading.spec, platforms=asked), values, shared.connections, folder)
     preflight.warn(found, shared.warnings, experiment.id)
     return Change(spec=reading.spec, changed=changed, secrets=reading.secrets, now=wish.now)
 

@@ -41,7 +41,7 @@ class Supervisor:
         self.index = index_database
         self.closed_ones = ClosedExperiments(index_database)
         self.shared = shared
-        shared.warnings.on_change = self._show_change
+        shared.warnings.on_change = self.show_change
         shared.leftovers.at_work = lambda: self._open
         shared.leftovers.on_ended = self._note_ended
         self._open: dict[str, OpenExperiment] = {}
@@ -182,7 +182,8 @@ class Supervisor:
             self.shared.warnings.clear(id)
             self.on_closed(id)
 
-    def _show_change(self, id: str) -> None:
+    def show_change(self, id: str) -> None:
+        """Tells its pages, where it is open, that something beside its database has changed."""
         if (experiment := self._open.get(id)) is not None:
             experiment.changes.note()
 

@@ -97,11 +97,11 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
         exec_ms=exec_ms(row, live, now_ms),
         summary=list_summary.load(connection, config),
-        services=_services(connection, config, live),
+        services=summaries(connection, config, live),
     )
 
 
-def _services(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[ServiceSummary, ...]:
+def summaries(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[ServiceSummary, ...]:
     """The training services of an experiment; one that NNI made has no rows, only its config."""
     sections = stored_config.services(config)
     known = {service.name: service for service in live.services}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from email import message_from_bytes
 from email.message import Message
 from email.policy import HTTP
@@ -16,7 +17,12 @@ async def fields_of(request: Request) -> dict[str, str]:
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data") or "\n" in kind or "\r" in kind:
         raise InvalidInput("the form cannot be read: it must be multipart/form-data")
-    message = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + await request.body(), policy=HTTP)
+    sent = f"Content-Type: {kind}\r\n\r\n".encode() + await request.body()
+    return await asyncio.to_thread(_fields, sent)  # megabytes of it take a while
+
+
+def _fields(sent: bytes) -> dict[str, str]:
+    message = message_from_bytes(sent, policy=HTTP)
     if not message.is_multipart():
         raise InvalidInput("the form cannot be read: its parts cannot be told apart")
     return dict(_field(part) for part in message.iter_parts() if part.get_filename() != "")

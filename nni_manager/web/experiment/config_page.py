@@ -20,6 +20,7 @@ from nni_manager.store.experiment import provenance
 from nni_manager.web import formats
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of
+from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import config_of
 
 _SPACE = "searchSpace"
@@ -77,6 +78,7 @@ class Change:
         return [(f"{_SPACE}.{name}", before, after) for name, before, after in pairs if before != after]
 
 
+@shared
 async def _config(request: Request) -> Response:
     config, dimensions = await _masked(request), await _dimensions(request)
     settings = {name: value for name, value in config.items() if name != _SPACE}

@@ -14,6 +14,7 @@ from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import one_trial
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of
+from nni_manager.web.shared_pages import of_experiment, shared
 
 #: Trials that are shown where none is named.
 _NEWEST = 10
@@ -49,6 +50,13 @@ async def _render(request: Request, *, wanted: str, error: str = "", status: int
     )
 
 
+def _state(request: Request) -> str | None:
+    """Changes with the experiment, and with each of its TensorBoards, too."""
+    of_it = of_experiment(request)
+    boards = context_of(request).service.tensorboards.of(experiment_id(request))
+    return None if of_it is None else " ".join((of_it, *(f"{board.id}:{board.status}" for board in boards)))
+
+
 def _numbers(text: str) -> list[int]:
     """Raises InvalidInput."""
     words = text.replace(",", " ").split()
@@ -71,7 +79,7 @@ def _again(request: Request) -> Response:
 
 _HERE = "/experiments/{id}/tensorboard"
 ROUTES = [
-    Route(_HERE, _page),
+    Route(_HERE, shared(_page, _state)),
     Route(_HERE, _start, methods=["POST"]),
     Route(f"{_HERE}/{{board}}/stop", _stop, methods=["POST"]),
 ]

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from nni_manager.domain.errors import Conflict, InvalidInput
+from nni_manager.domain.errors import NniManagerError, status_of
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES, MOST_TAGS, tags_in
 from nni_manager.web.rendering import back, context_of, experiment_id, form_of, is_on_endpoint, render
@@ -17,7 +17,7 @@ from nni_manager.web.rendering import back, context_of, experiment_id, form_of, 
 async def _about(request: Request) -> Response:
     entry = await _entry(request)
     given = {"name": entry.name or "", "notes": entry.labels.notes, "tags": ", ".join(entry.labels.tags)}
-    return _about_form(request, entry, given, "")
+    return _about_form(request, entry, given)
 
 
 async def _change_about(request: Request) -> Response:
@@ -26,8 +26,8 @@ async def _change_about(request: Request) -> Response:
     given = {name: form.get(name, [""])[0] for name in ("name", "notes", "tags")}
     try:
         await _store(request, entry, given)
-    except (InvalidInput, Conflict) as error:
-        return _about_form(request, entry, given, str(error))
+    except NniManagerError as error:
+        return _about_form(request, entry, given, str(error), status_of(error))
     return await back(request)
 
 
@@ -40,9 +40,10 @@ async def _store(request: Request, entry: Entry, given: dict[str, str]) -> None:
     await service.label(entry.id, labels)
 
 
-def _about_form(request: Request, entry: Entry, given: dict[str, str], error: str) -> Response:
+def _about_form(
+    request: Request, entry: Entry, given: dict[str, str], error: str = "", status: int = HTTPStatus.OK
+) -> Response:
     limits = {"notes": MOST_NOTES, "tags": MOST_TAGS, "tag": LONGEST_TAG}
-    status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
     return render(request, "about.html", status, entry=entry, given=given, error=error, limits=limits)
 
 

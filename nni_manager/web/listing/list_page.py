@@ -16,6 +16,7 @@ from nni_manager.streams.event_stream import EventStream, Part, event
 from nni_manager.web.listing import listed_experiments
 from nni_manager.web.listing.list_query import ARCHIVED, ListQuery
 from nni_manager.web.rendering import context_of, render
+from nni_manager.web.shared_pages import of_all, shared
 
 #: What makes a first experiment, for a reader who has none.
 COMMANDS = (
@@ -52,4 +53,4 @@ class _News:
         return Part(text=event("state", json.dumps({"revision": self._changes.count})), is_last=False)
 
 
-ROUTES = [Route("/", _list, name="list"), Route("/stream", _stream)]
+ROUTES = [Route("/", shared(_list, of_all), name="list"), Route("/stream", _stream)]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import NniManagerError
@@ -15,9 +15,11 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 from nni_manager.store import stored_config
 from nni_manager.store.connection import Connection
-from nni_manager.store.index import best_course, list_summary, overview
+from nni_manager.store.index import best_course, overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
+from nni_manager.store.index.overview import Live
+from nni_manager.web.listing.known_results import KnownResults
 from nni_manager.web.listing.list_query import ListQuery
 from nni_manager.web.table import sparkline
 
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 #: Experiments on a page.
 PAGE_SIZE = 50
 _ORDER = (*(one for one in TrialStatus if one not in OPEN_STATUSES), TrialStatus.RUNNING, TrialStatus.UNKNOWN)
-#: Results of closed experiments as they stand in the index, read once each.
-_parsed = lru_cache(maxsize=4096)(list_summary.parse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +103,7 @@ class ListedPage:
 async def read(context: PagesContext, query: ListQuery) -> ListedPage:
     """The page of the list that a query asks for. Raises StoreError when the index cannot be read."""
     entries = await context.service.entries()
+    context.results.keep_only({entry.id for entry in entries})
     matching = [entry for entry in entries if _matches(entry, query)]
     rows = await _page_of(context, matching, query)
     return ListedPage(
@@ -118,13 +119,15 @@ async def read(context: PagesContext, query: ListQuery) -> ListedPage:
 
 
 async def _page_of(context: PagesContext, entries: list[Entry], query: ListQuery) -> list[ListedExperiment]:
-    start, end = (query.page - 1) * PAGE_SIZE, query.page * PAGE_SIZE
+    shown = slice((query.page - 1) * PAGE_SIZE, query.page * PAGE_SIZE)
     if (by_entry := _BY_ENTRY.get(query.sort)) is not None:
-        chosen = sorted(entries, key=by_entry, reverse=query.is_reversed)[start:end]
-        return list(await asyncio.gather(*(listed(context, entry) for entry in chosen)))
-    rows = await asyncio.gather(*(listed(context, entry) for entry in entries))
-    value, sign = _BY_ROW[query.sort], -1 if query.is_reversed else 1
-    return sorted(rows, key=lambda row: _last_without(value(row), sign))[start:end]
+        chosen = sorted(entries, key=by_entry, reverse=query.is_reversed)[shown]
+        rows = await _rows(context, chosen)
+    else:
+        value, sign = _BY_ROW[query.sort], -1 if query.is_reversed else 1
+        rows = sorted(await _rows(context, entries), key=lambda row: _last_without(value(row), sign))[shown]
+    told = [(row, context.service.live(row.entry.id)) for row in rows]
+    return await asyncio.to_thread(_completed, told, context.data_directory)
 
 
 #: Orders that entries alone decide.
@@ -163,39 +166,59 @@ def _platforms(entry: Entry) -> list[str]:
     return entry.platform.replace(",", " ").split()
 
 
-# A row
+# Rows
 
 
-async def listed(context: PagesContext, entry: Entry) -> ListedExperiment:
-    """A row: of a closed experiment from the index alone; for one that cannot be read, with the reason."""
-    if context.service.at_work(entry.id) is not None:
-        try:
-            return await _open_one(context, entry)
-        except NniManagerError as error:
-            return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
-    live = context.service.live(entry.id)
-    hold, summary = live.derived_hold, _parsed(entry.results)
+async def _rows(context: PagesContext, entries: Sequence[Entry]) -> list[ListedExperiment]:
+    """Rows in the order of the entries: of closed experiments from the index alone."""
+    is_open = [context.service.at_work(entry.id) is not None for entry in entries]
+    chosen = list(zip(entries, is_open, strict=True))
+    closed = await asyncio.to_thread(lambda: [_closed_one(context.results, one) for one, open in chosen if not open])
+    opened = await asyncio.gather(*(_open_one(context, one) for one, open in chosen if open))
+    rows = {row.entry.id: row for row in (*closed, *opened)}
+    return [rows[entry.id] for entry in entries]
+
+
+def _closed_one(results: KnownResults, entry: Entry) -> ListedExperiment:
+    summary = results.of(entry)
     return ListedExperiment(
         entry=entry,
         status=entry.status,
         at_work=False,
-        hold=hold,
-        errors=tuple(filter(None, (hold.sentence if hold else "", live.problem))) or _missing(context, entry),
         summary=summary,
         course=summary.course if summary else (),
         exec_ms=summary.exec_ms if summary else None,
     )
 
 
-def _missing(context: PagesContext, entry: Entry) -> tuple[str, ...]:
+def _completed(rows: Sequence[tuple[ListedExperiment, Live]], directory: Path | None) -> list[ListedExperiment]:
+    """Rows of closed experiments with what no database says of them; blocks, as it looks for their folders."""
+    return [row if row.at_work else _with_problems(row, live, directory) for row, live in rows]
+
+
+def _with_problems(row: ListedExperiment, live: Live, directory: Path | None) -> ListedExperiment:
+    hold = live.derived_hold
+    told = tuple(filter(None, (hold.sentence if hold else "", live.problem)))
+    return replace(row, hold=hold, errors=told or _missing(row.entry, directory))
+
+
+def _missing(entry: Entry, directory: Path | None) -> tuple[str, ...]:
     """The sentence that the folder is gone. It is looked for only on the index's own disk: others may be slow."""
     path = entry.folder.path
-    if path.parent != context.data_directory or path.exists():
+    if path.parent != directory or path.exists():
         return ()
     return (f"its folder is gone: {path}; deleting it takes it off the list",)
 
 
 async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
+    """A row of an open experiment; of one that cannot be read, with the reason."""
+    try:
+        return await _read_one(context, entry)
+    except NniManagerError as error:
+        return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
+
+
+async def _read_one(context: PagesContext, entry: Entry) -> ListedExperiment:
     live, now_ms = context.service.live(entry.id), context.clock()
 
     def read(connection: Connection) -> ListedExperiment:

@@ -13,6 +13,7 @@ from nni_manager.domain.service import ServiceStatus
 from nni_manager.scheduler.experiments.about import service_map
 from nni_manager.scheduler.experiments.about.service_map import ServiceState
 from nni_manager.web.rendering import context_of, is_on_endpoint, render
+from nni_manager.web.shared_pages import of_all, shared
 
 #: The worst first: a service is called what it is for one of its experiments.
 _WORST = (ServiceStatus.ON_HOLD, ServiceStatus.AWAY, ServiceStatus.CONNECTING, ServiceStatus.UP)
@@ -22,9 +23,8 @@ async def platforms_page(request: Request, *, error: str = "", status: int = 200
     """The page; `error`: why what was asked for was refused. Raises NotFound or StoreError."""
     if is_on_endpoint(request):
         raise NotFound("training services are shown on the page of the service, not here")
-    context = context_of(request)
-    service = context.service
-    states = await service_map.read(service.open_experiments, service.connections, context.clock())
+    service = context_of(request).service
+    states = await service_map.read(service.open_experiments, service.connections)
     names = {use.experiment_id: use.experiment_name for state in states for use in state.uses}
     return render(
         request,
@@ -48,4 +48,4 @@ def _with_machine_lists(states: Sequence[ServiceState]) -> frozenset[str]:
     return frozenset(state.platform for state in states if any(one.report.is_listed for one in state.machines))
 
 
-ROUTES = [Route("/platforms", platforms_page)]
+ROUTES = [Route("/platforms", shared(platforms_page, of_all))]

@@ -12,7 +12,7 @@ from nni_manager.config import credentials, experiment_file
 from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.web import shown_experiments
-from nni_manager.web.rendering import context_of, experiment_id, form_of, render
+from nni_manager.web.rendering import context_of, experiment_id, form_of, is_on_endpoint, render
 from nni_manager.web.services import machine_lists
 from nni_manager.web.services.platforms_page import platforms_page
 
@@ -61,7 +61,7 @@ async def _renew(request: Request) -> Response:
         await context_of(request).service.renew_secrets(experiment_id(request), given, own_environment())
     except InvalidInput as error:
         return await _secrets_form(request, str(error))
-    return _to_page(request)
+    return RedirectResponse(_after_secrets(request), HTTPStatus.SEE_OTHER)
 
 
 async def _secrets_form(request: Request, error: str) -> Response:
@@ -69,7 +69,14 @@ async def _secrets_form(request: Request, error: str) -> Response:
     entry = await context.service.entry(id_)
     references = credentials.known(experiment_file.from_canonical(await shown_experiments.config_of(context, id_)))
     status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
-    return render(request, "credentials.html", status, entry=entry, references=references, error=error)
+    values = {"entry": entry, "references": references, "error": error, "leads_to": _after_secrets(request)}
+    return render(request, "credentials.html", status, **values)
+
+
+def _after_secrets(request: Request) -> str:
+    """An experiment's own port has no page of all services."""
+    base = request.scope.get("root_path", "")
+    return f"{base}/experiments/{experiment_id(request)}" if is_on_endpoint(request) else f"{base}/platforms"
 
 
 def _to_page(request: Request) -> Response:

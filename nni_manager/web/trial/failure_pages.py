@@ -17,6 +17,7 @@ from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import PagesContext, context_of, experiment_id
+from nni_manager.web.shared_pages import shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Failure:
     stderr: str
 
 
+@shared
 async def _failures(request: Request) -> Response:
     found, trouble = await _asked(request)
     failures = await with_examples(context_of(request), experiment_id(request), found["groups"])

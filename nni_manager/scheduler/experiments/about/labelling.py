@@ -31,6 +31,7 @@ async def change(supervisor: Supervisor, id: str, fields: Mapping[str, object]) 
         if labels != entry.labels:
             await asyncio.to_thread(labels_file.write, entry.folder.path, labels)
             await supervisor.write(lambda c: index.set_labels(c, id, labels))
+            supervisor.show_change(id)
 
 
 async def rename_closed(supervisor: Supervisor, id: str, name: object) -> None:

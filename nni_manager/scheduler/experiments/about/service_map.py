@@ -77,12 +77,12 @@ class InLine:
     places: int
 
 
-async def read(experiments: Sequence[OpenExperiment], connections: Connections, now_ms: int) -> list[ServiceState]:
+async def read(experiments: Sequence[OpenExperiment], connections: Connections) -> list[ServiceState]:
     """The services in the order in which experiments were opened. Raises StoreError."""
     found: dict[tuple[str, str], ServiceState] = {}
     places = connections.shared_object(Places)
     for experiment in experiments:
-        seen = await _summaries(experiment, now_ms)
+        seen = await _summaries(experiment)
         for name, service in experiment.loop.services.items():
             if name in seen:
                 state = _state(service.platform, service.is_entered, places)
@@ -108,10 +108,11 @@ def line(connections: Connections) -> list[InLine]:
     ]
 
 
-async def _summaries(experiment: OpenExperiment, now_ms: int) -> Mapping[str, ServiceSummary]:
+async def _summaries(experiment: OpenExperiment) -> Mapping[str, ServiceSummary]:
     live = Live(at_work=True, derived_hold=None, problem="", services=experiment.loop.live_services)
-    found = await experiment.database.read(lambda c: overview.load(c, live, now_ms))
-    return {service.name: service for service in found.services}
+    config = experiment.spec.canonical
+    found = await experiment.database.read(lambda c: overview.summaries(c, config, live))
+    return {service.name: service for service in found}
 
 
 def _state(platform: Platform[Any], is_entered: bool, places: Places) -> ServiceState:
