@@ -67,16 +67,20 @@ def _swept(losses: Floats, positions: Integers) -> Integers:
 
 
 def _reduced(losses: Floats, positions: Integers) -> Integers:
-    """The front of these trials. In the order of their losses none is dominated by a later one, so that the first one
-    that is left is always in the front."""
-    rest = positions[np.lexsort(losses[positions].T[::-1])]
-    found = []
-    while len(rest):
-        values, first = losses[rest], losses[rest[0]]
-        is_equal = (values == first).all(axis=1)
-        found.append(rest[is_equal])
-        rest = rest[(values < first).any(axis=1) & ~is_equal]
-    return np.concatenate(found) if found else positions
+    """The front of these trials. In the order of their losses none is dominated by a later one, so that what is left is
+    in the front once all before it have been held against it."""
+    order = positions[np.lexsort(losses[positions].T[::-1])]
+    columns = [losses[order, objective] for objective in range(losses.shape[1])]
+    at = 0
+    while at < len(order):
+        # by the first objective no later one is better
+        is_kept = np.logical_or.reduce([column[at + 1 :] < column[at] for column in columns[1:]])
+        if not is_kept.all():
+            is_kept |= np.logical_and.reduce([column[at + 1 :] == column[at] for column in columns])
+            kept = np.concatenate((np.ones(at + 1, np.bool_), is_kept))
+            order, columns = order[kept], [column[kept] for column in columns]
+        at += 1
+    return order
 
 
 def _joined(losses: Floats, front: Integers, new: Integers) -> Integers:

@@ -81,7 +81,7 @@ class Disk:
             ) from None
 
     def _measure(self, folder: Folder) -> DiskUse:
-        """In a thread."""
+        """The use, which is kept. It is counted in a thread."""
         use = measure(folder)
         if len(self._known) >= _MOST_KEPT:
             self._known.clear()

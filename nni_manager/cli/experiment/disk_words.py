@@ -35,7 +35,7 @@ def use(client: ManagerClient, id: str) -> dict[str, Any] | None:
 
 def facts(found: dict[str, Any] | None) -> dict[str, str]:
     if found is None:
-        return {"on disk": "not known: its folder is large, or its disk does not answer"}
+        return {"on disk": "not known: its folder is large, its disk does not answer, or the manager is an earlier one"}
     named = ", ".join(f"{name} {size(found[name])}" for name in _PARTS if found[name])
     return {"on disk": f"{size(found['total'])} in {found['files']} files" + (f" ({named})" if named else "")}
 
