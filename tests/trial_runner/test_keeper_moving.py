@@ -5,8 +5,8 @@ import json
 import os
 import tarfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, List, Optional
 
 import pytest
 
@@ -82,7 +82,7 @@ class _Interrupted(io.BytesIO):
         super().__init__(archive)
         self._middle, self._meanwhile = len(archive) // 2, meanwhile
 
-    def read(self, size: "Optional[int]" = -1) -> bytes:
+    def read(self, size: "int | None" = -1) -> bytes:
         if self.tell() > self._middle and self._meanwhile:
             meanwhile, self._meanwhile = self._meanwhile, None
             meanwhile()
@@ -94,7 +94,7 @@ def test_two_that_arrive_at_a_time_do_not_disturb_each_other(folder: Path, tmp_p
     there = tmp_path / "machine" / "aaaaa-checkpoint"
     _, archive = _sent(folder)
     reader, writer = os.pipe()
-    answers: "List[str]" = []
+    answers: list[str] = []
 
     def receive_the_later_one() -> None:
         with open(reader, "rb") as source:
@@ -113,6 +113,7 @@ def test_two_that_arrive_at_a_time_do_not_disturb_each_other(folder: Path, tmp_p
     assert "broke off" in answers[0] or "unexpected end" in answers[0]
     assert _names(there) == _names(folder)
     assert [path.name for path in there.parent.iterdir()] == [there.name]
+    assert there.parent.stat().st_mode & 0o077 == there.stat().st_mode & 0o077 == 0
 
 
 def test_what_a_killed_receiver_has_left_goes_with_the_next_one(folder: Path, tmp_path: Path) -> None:

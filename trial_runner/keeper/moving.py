@@ -81,7 +81,8 @@ def receive(folder: str, source: BinaryIO) -> str:
     """
     arriving, draft = folder + protocol.CHECKPOINT_ARRIVING, ""
     try:
-        os.makedirs(arriving, mode=0o700, exist_ok=True)
+        for needed in (os.path.dirname(folder), arriving):
+            os.makedirs(needed, mode=0o700, exist_ok=True)
         _clear(arriving)
         draft = tempfile.mkdtemp(dir=arriving)
         _unpack(draft, source)

@@ -51,7 +51,7 @@ class CheckpointMoves:
 
     async def bring(self, spec: JobSpec, site: ExperimentMachine) -> JobSpec:
         """The job as it is to start on a machine, once the checkpoint that it goes on with is there. Raises nothing of
-        the way: a job without its checkpoint says so, and begins anew."""
+        the way: a job without its newest checkpoint says so, and begins with an older one or anew."""
         places = list(self._places(spec))
         if all(key == site.entry.address.key for _, key in places):
             return spec
@@ -59,13 +59,14 @@ class CheckpointMoves:
             return spec  # it may be at work with it
         until_s = asyncio.get_running_loop().time() + _LIMIT_S
         for trial, key in places:
+            limit = asyncio.timeout_at(until_s)
             try:
-                async with asyncio.timeout_at(until_s):
+                async with limit:
                     if await self._has(trial, key, site, spec.trial_id):
                         return spec
-            except TimeoutError:
-                return _told(spec, trial, f"it did not arrive within {_LIMIT_S:.0f} s")
             except (_NotMoved, MachineFault, asyncssh.Error, OSError, EOFError, ValueError) as error:
+                if limit.expired():
+                    return _told(spec, trial, f"it did not arrive within {_LIMIT_S:.0f} s")
                 spec = _told(spec, trial, _why(error))
         return spec
 
