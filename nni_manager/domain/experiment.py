@@ -203,7 +203,7 @@ class ExperimentSpec:
     @property
     def may_continue_trials(self) -> bool:
         """Whether a later trial may begin with the checkpoint of one that has ended, as its tuner decides."""
-        return self.tuner.name not in _CONTINUING_NONE
+        return self.tuner.name in _CONTINUING or bool(self.tuner.class_name)
 
     @property
     def has_user_class(self) -> bool:
@@ -221,10 +221,8 @@ class ExperimentSpec:
         return self.version_check and not self.debug
 
 
-#: Built-in tuners that hand no checkpoint from one trial to the next. One of another package, or the user's own, may.
-_CONTINUING_NONE = frozenset(
-    ("Random", "GridSearch", "TPE", "Auto", "NSGA2", "Batch", "Anneal", "Evolution", "CmaEs", "GPTuner", "SMAC")
-)
+#: Built-in tuners that hand checkpoints from one trial to the next. A class of the user's own may, too.
+_CONTINUING = frozenset({"Hyperband", "BOHB", "PBT"})
 
 
 class StoredExperiment(NamedTuple):

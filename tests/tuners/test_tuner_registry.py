@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.tuners import registry
-from nni_manager.tuners.contract import Tuner
 from nni_manager.tuners.grid import GridSearch
 from nni_manager.tuners.optuna_tpe import TPE
 from nni_manager.tuners.random import Random
-from tests.scheduler.pictures import spec
 
 pytestmark = pytest.mark.unit
 
@@ -94,15 +91,3 @@ def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
     with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):
         registry.create(AlgorithmSpec(name="Odd"))
-
-
-def test_checkpoints_stay_with_every_tuner_that_may_continue_trials() -> None:
-    """One that another package has installed may, as the user's own class may."""
-    for algorithm in registry.CATALOGUE.built_in:
-        places = [algorithm.location, algorithm.with_objectives]
-        classes = [replace(algorithm, location=one).load() for one in places if one]
-        continues = any(vars(base).get("continues") for one in classes for base in one.__mro__ if base is not Tuner)
-        config = replace(spec(), tuner=AlgorithmSpec(name=algorithm.name))
-        assert config.may_continue_trials is continues, algorithm.name
-    assert replace(spec(), tuner=AlgorithmSpec(name="OfAnotherPackage")).may_continue_trials
-    assert replace(spec(), tuner=AlgorithmSpec(class_name="my.Tuner")).may_continue_trials
