@@ -234,6 +234,10 @@ CODE_TREE = ".tree"
 REPLICAS_FOLDER = "replicas"
 #: After a trial's id: the folder of its checkpoints, which its attempts share, beside theirs.
 CHECKPOINT_SUFFIX = "-checkpoint"
+#: In such a folder while another trial's is copied into it: what is there is not whole.
+CHECKPOINT_COPYING = ".nni-copying"
+#: Beside such a folder: what is on its way into it from another machine.
+CHECKPOINT_ARRIVING = ".arriving"
 #: Below an attempt's folder: an empty one in its place, where nothing outlives the attempt.
 CHECKPOINT_FOLDER = "checkpoint"
 #: What a runner that is not heard says about itself.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import checkpoint_directory_of
 from trial_runner import protocol
 from trial_runner.wire import removal
@@ -33,14 +32,13 @@ def copy_from(trial_id: str) -> str:
         sys=protocol.ENV_SYSTEM_DIR,
         own=protocol.ENV_CHECKPOINT_DIR,
         replicas=protocol.REPLICAS_FOLDER,
-        mark=".nni-copying",
+        mark=protocol.CHECKPOINT_COPYING,
         earlier=checkpoint_directory_of(trial_id),
         words=shlex.quote(words),
     )
 
 
-def remove(folders: Iterable[str]) -> None:
-    """Removes folders of this machine, which trials have written. Blocks. Raises PlatformUnavailable."""
-    stays = [sentence for folder in folders for sentence in removal.remove(folder)]
-    if stays:
-        raise PlatformUnavailable("; ".join(stays))
+def remove(folders: Iterable[str]) -> dict[str, str]:
+    """Removes folders of this machine, which trials have written; answers why, of those that stay. Blocks."""
+    stays = {folder: "; ".join(removal.remove(folder)) for folder in folders}
+    return {folder: why for folder, why in stays.items() if why}

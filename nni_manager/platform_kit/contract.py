@@ -355,10 +355,10 @@ class Platform(abc.ABC, Generic[ConfigT]):
         A job may still run, if its runner's report decided or it counts as lost: it is ended, and not observed again.
         """
 
-    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> None:
+    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
         """Removes the folders of checkpoints of these jobs' trials, all of them forgotten; quiet where there is none.
 
-        Only when `capabilities.removes_checkpoints`. Raises PlatformUnavailable, and is then tried again.
+        Answers why, of those that stay; they are tried again. Only when `capabilities.removes_checkpoints`.
         """
         raise NotImplementedError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.direction import direction_of
@@ -25,16 +25,21 @@ def load(
     submitting: Collection[str],
     by_runner: Collection[str],
     first_ended: int,
+    removing: Collection[str],
+    ready: Mapping[str, bool],
 ) -> StoredState:
     """`proposals`: number in hand; `submitting`: names of jobs being submitted; `by_runner`: services that observe a
-    running job only through its runner's posts; `first_ended`: number of the earliest ended trials to load."""
+    running job only through its runner's posts; `first_ended`: number of the earliest ended trials to load;
+    `removing`: trials whose checkpoints are being removed; `ready`: training service → whether it is connected."""
     experiment = experiments.load(connection)
     open_trials = trials.load_open(connection)
     failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, by_runner)]
     few = experiment.ended_trials < first_ended
+    holds = {name: row.hold for name, row in services.load(connection).items()}
+    away = [name for name, is_ready in ready.items() if not is_ready or holds.get(name) is not None]
     return StoredState(
         experiment=experiment,
-        holds={name: row.hold for name, row in services.load(connection).items()},
+        holds=holds,
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in failed},
         offsets={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, submitting)},
@@ -45,18 +50,24 @@ def load(
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1),
         failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
-        needless=_needless(connection, spec, experiment.status),
+        needless=_needless(connection, spec, experiment.status, removing, away),
     )
 
 
 def _needless(
-    connection: sqlite3.Connection, spec: ExperimentSpec, status: ExperimentStatus
+    connection: sqlite3.Connection,
+    spec: ExperimentSpec,
+    status: ExperimentStatus,
+    removing: Collection[str],
+    away: Collection[str],
 ) -> tuple[NeedlessCheckpoint, ...]:
     """The checkpoints that `keepCheckpoints` lets go. A tuner that continues trials may need any until all is done."""
     if spec.kept_checkpoints is None or (spec.may_continue_trials and status is not ExperimentStatus.DONE):
         return ()
     maximize = direction_of(spec.canonical) is OptimizeMode.MAXIMIZE
-    return tuple(checkpoints.needless(connection, spec.kept_checkpoints, maximize=maximize))
+    return tuple(
+        checkpoints.needless(connection, spec.kept_checkpoints, maximize=maximize, at_work=removing, away=away)
+    )
 
 
 def _most_new_trials(spec: ExperimentSpec, proposals: int, open_trials: Iterable[OpenTrial]) -> int:

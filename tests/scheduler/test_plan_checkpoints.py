@@ -39,16 +39,7 @@ def test_nothing_is_noted_where_all_are_kept_a_trial_failed_or_its_service_remov
     assert _noted(None, REMOVES) == _noted(0, REMOVES, is_failed=True) == _noted(0, ServiceState()) == []
 
 
-def _removed(**here: object) -> list[NeedlessCheckpoint]:
-    services = {"fake": here.pop("state", REMOVES)}
-    found = Plan(running("bbbbb"), config=_spec(0), needless=(NEEDLESS,), services=services, **here)
-    return [one for call in found.decisions.calls if isinstance(call, RemoveCheckpoints) for one in call.checkpoints]
-
-
-def test_what_nothing_needs_is_removed_by_each_plan_until_it_is_done() -> None:
-    assert _removed() == [NEEDLESS]
-    assert _removed(removing_checkpoints=frozenset({"aaaaa"})) == [], "it is at work"
-
-
-def test_a_service_that_is_not_connected_is_waited_for() -> None:
-    assert _removed(state=replace(REMOVES, is_ready=False)) == []
+def test_what_nothing_needs_is_removed() -> None:
+    found = Plan(running("bbbbb"), config=_spec(0), needless=(NEEDLESS,), services={"fake": REMOVES})
+    calls = [call for call in found.decisions.calls if isinstance(call, RemoveCheckpoints)]
+    assert [call.checkpoints for call in calls] == [(NEEDLESS,)]

@@ -15,8 +15,9 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.trial import OpenTrial, StopRequest
+from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning import decisions as d
-from nni_manager.scheduler.planning.snapshot import ProcessState
+from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState
 from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
 from nni_manager.store.experiment import experiments, jobs, metrics, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Stored
@@ -340,3 +341,26 @@ def test_stop_of_a_job_unknown_to_its_platform_ends_the_trial(turns: Turns) -> N
     never = Observation(state=JobState.LOST, was_never_taken=True)
     result = turns.take(Seen(reports={submit.attempt.job_name: never}))
     assert [record.status for record in result.records if isinstance(record, d.Finish)] == ["USER_CANCELED"]
+
+
+def test_a_needless_checkpoint_is_removed_where_its_service_can_be_asked(connection: sqlite3.Connection) -> None:
+    turns = Turns(connection, replace(spec(), kept_checkpoints=0))
+    removes = dataclasses.replace(
+        service_state(), capabilities=Capabilities(watches=True, reads_files=True, removes_checkpoints=True)
+    )
+    (name,) = turns.start(1)
+    turns.take(Seen(reports={name: SUCCEEDED}), services={"fake": removes})
+    trial_id = turns.connection.execute("SELECT id FROM trials").fetchone()[0]
+
+    def removed(seen: Seen | None = None, state: ServiceState = removes, **here: Any) -> list[str]:
+        calls = turns.take(seen, services={"fake": state}, **here).calls
+        return [one.trial_id for call in calls if isinstance(call, d.RemoveCheckpoints) for one in call.checkpoints]
+
+    assert removed() == [], "its job is not forgotten"
+    assert removed(Seen(forgotten=(name,))) == [trial_id]
+    assert removed(removing_checkpoints=frozenset({trial_id})) == [], "it is at work"
+    assert removed(state=replace(removes, is_ready=False)) == []
+    assert removed(Seen(holds={"fake": hold("INTERNAL")})) == [], "its adapter failed"
+    turns.connection.execute("UPDATE services SET hold_code = ''")
+    assert removed() == [trial_id]
+    assert removed(Seen(without_checkpoints=(trial_id,))) == []

@@ -49,6 +49,18 @@ def test_one_is_needed_while_a_job_may_write_it_or_an_open_trial_begins_with_it(
     assert _needless(connection, 0) == ["aaaaa", "bbbbb"]
 
 
+def test_those_that_are_at_work_or_on_a_service_that_is_away_do_not_hide_the_others(
+    connection: sqlite3.Connection,
+) -> None:
+    """However many these are."""
+    ids = [f"t{number:04}" for number in range(130)]
+    for id_ in ids:
+        _finish(connection, id_, 1.0)
+    connection.execute("UPDATE attempts SET service = 'other' WHERE trial_id < 't0065'")
+    found = checkpoints.needless(connection, 0, maximize=True, at_work=ids[65:129], away=["other"])
+    assert [one.trial_id for one in found] == ["t0129"]
+
+
 def test_what_is_removed_is_not_named_again_and_every_place_of_a_trial_is_named(connection: sqlite3.Connection) -> None:
     _finish(connection, "aaaaa", 1.0)
     name = start(connection, "aaaaa", attempt=2)

@@ -4,6 +4,8 @@ import io
 import json
 import os
 import tarfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,7 @@ def test_all_that_is_there_takes_the_place_of_what_was(folder: Path, tmp_path: P
     there.mkdir(parents=True)
     (there / "older").touch()
     answer, archive = _sent(folder)
-    assert answer == {"bytes": 300_000 + len("hidden#!/bin/sh"), "is_sent": True}
+    assert answer == {"holds": True, "bytes": 300_000 + len("hidden#!/bin/sh"), "is_sent": True}
     assert moving.receive(str(there), io.BytesIO(archive)) == ""
     assert _names(there) == _names(folder) and os.access(there / "run", os.X_OK)
     assert [path.name for path in there.parent.iterdir()] == [there.name]
@@ -62,8 +64,67 @@ def test_what_is_cut_anywhere_changes_nothing(folder: Path, tmp_path: Path) -> N
 
 
 def test_what_is_too_large_or_not_there_is_not_sent(folder: Path, tmp_path: Path) -> None:
-    assert _sent(folder, most_bytes=1000) == ({"bytes": 300_015, "is_sent": False}, b"")
-    assert _sent(tmp_path / "none") == ({"bytes": 0, "is_sent": False}, b"")
+    assert _sent(folder, most_bytes=1000) == ({"holds": True, "bytes": 300_015, "is_sent": False}, b"")
+    assert _sent(tmp_path / "none") == ({"holds": False, "bytes": 0, "is_sent": False}, b"")
+
+
+def test_an_empty_folder_and_half_a_copy_are_no_checkpoint(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (folder / ".nni-copying").touch()
+    for none in (folder, tmp_path / "empty"):
+        assert _sent(none) == ({"holds": False, "bytes": 0, "is_sent": False}, b"")
+
+
+class _Interrupted(io.BytesIO):
+    """An archive in the midst of which something else happens, once."""
+
+    def __init__(self, archive: bytes, meanwhile: "Callable[[], None]") -> None:
+        super().__init__(archive)
+        self._middle, self._meanwhile = len(archive) // 2, meanwhile
+
+    def read(self, size: "int | None" = -1) -> bytes:
+        if self.tell() > self._middle and self._meanwhile:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return super().read(size)
+
+
+def test_two_that_arrive_at_a_time_do_not_disturb_each_other(folder: Path, tmp_path: Path) -> None:
+    """What comes later is cut: it is not half of what is there in the end."""
+    there = tmp_path / "machine" / "aaaaa-checkpoint"
+    _, archive = _sent(folder)
+    reader, writer = os.pipe()
+    answers: list[str] = []
+
+    def receive_the_later_one() -> None:
+        with open(reader, "rb") as source:
+            answers.append(moving.receive(str(there), source))
+
+    later = threading.Thread(target=receive_the_later_one)
+
+    def begin_the_later_one() -> None:
+        later.start()
+        os.write(writer, archive[:200_000])  # more than a pipe holds: it has begun to unpack
+
+    assert moving.receive(str(there), _Interrupted(archive, begin_the_later_one)) == ""
+    assert _names(there) == _names(folder)
+    os.close(writer)
+    later.join()
+    assert "broke off" in answers[0] or "unexpected end" in answers[0]
+    assert _names(there) == _names(folder)
+    assert [path.name for path in there.parent.iterdir()] == [there.name]
+    assert there.parent.stat().st_mode & 0o077 == there.stat().st_mode & 0o077 == 0
+
+
+def test_what_a_killed_receiver_has_left_goes_with_the_next_one(folder: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    left, arrives = (tmp_path / "there.arriving" / name for name in ("left", "arrives"))
+    for draft in (left, arrives):
+        draft.mkdir(parents=True)
+        (draft / "half").touch()
+    os.utime(left, (1, 1))
+    assert moving.receive(str(there), io.BytesIO(_sent(folder)[1])) == ""
+    assert not left.exists() and arrives.exists() and _names(there) == _names(folder)
 
 
 def test_an_archive_reaches_nothing_outside(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """A checkpoint on its way from one machine to another: run by the manager on both of them, in a login of its own.
 
-`send` prints one line of JSON, ``{"bytes": all that is there, "is_sent": …}``, then the folder as a tar archive with a
-mark at its end. `receive` prints a line ``{"ready": true}``, reads such an archive, and prints ``{"failed": ""}`` or
-why it could not. What is received takes the place of what was there, whole or not at all. Links are followed nowhere.
+`look` prints one line of JSON, ``{"holds": …}``: whether there is a checkpoint. `send` prints one, ``{"holds": …,
+"bytes": all that is there, "is_sent": …}``, then the folder as a tar archive with a mark at its end. `receive` prints a
+line ``{"ready": true}``, reads such an archive, and prints ``{"failed": ""}`` or why it could not. What is received
+takes the place of what was there, whole or not at all. Links are followed nowhere.
 """
 
 import json
@@ -10,28 +11,37 @@ import os
 import stat
 import sys
 import tarfile
-from contextlib import closing
-from typing import BinaryIO, Iterator, List, Tuple
+import tempfile
+import time
+from contextlib import closing, suppress
+from typing import Any, BinaryIO, Dict, Iterator, List, Tuple
 
+from trial_runner import protocol
 from trial_runner.wire import foreign_files, removal
 
-#: Behind the name of a folder that is not whole yet.
-_PART = ".arriving"
+#: Seconds after which nothing arrives any more: what a process that was killed has left goes.
+_LEFT_S = 3600.0
 #: The last member: an archive that was cut between two others reads like a whole one.
 _ALL = ".nni-all-sent"
 _KINDS = (tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.SYMTYPE)
 
 
+def holds(folder: str) -> bool:
+    """Whether there is a checkpoint: the folder has something in it, and is not half a copy. Raises OSError."""
+    names = os.listdir(folder) if os.path.isdir(folder) and not os.path.islink(folder) else []
+    return bool(names) and protocol.CHECKPOINT_COPYING not in names
+
+
 def send(folder: str, most_bytes: int, sink: BinaryIO) -> None:
-    """Writes the answer and the archive; the answer alone where the folder is not there, or has more than `most_bytes`.
+    """Writes the answer and the archive; the answer alone where there is no checkpoint, or more than `most_bytes`.
 
     Raises OSError, also where a file is being written meanwhile.
     """
-    found = list(_found(folder)) if os.path.isdir(folder) and not os.path.islink(folder) else []
+    has_one = holds(folder)
+    found = list(_found(folder)) if has_one else []
     size = sum(status.st_size for _, status in found if stat.S_ISREG(status.st_mode))
-    is_sent = size <= most_bytes and os.path.isdir(folder)
-    sink.write(json.dumps({"bytes": size, "is_sent": is_sent}).encode() + b"\n")
-    sink.flush()
+    is_sent = has_one and size <= most_bytes
+    _answer(sink, {"holds": has_one, "bytes": size, "is_sent": is_sent})
     if not is_sent:
         return
     with foreign_files.OpenFolder(folder) as opened, tarfile.open(fileobj=sink, mode="w|") as archive:
@@ -65,24 +75,40 @@ def _add(archive: tarfile.TarFile, folder: foreign_files.OpenFolder, name: str, 
 
 
 def receive(folder: str, source: BinaryIO) -> str:
-    """Puts what an archive holds in the place of a folder; answers why it could not, empty: it did."""
-    draft = folder + _PART
+    """Puts what an archive holds in the place of a folder; answers why it could not, empty: it did.
+
+    Several may do so at a time: each has a draft of its own, and one that is put there is whole.
+    """
+    arriving, draft = folder + protocol.CHECKPOINT_ARRIVING, ""
     try:
-        os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-        stays = removal.remove(draft)
-        if not stays:
-            _unpack(draft, source)
-            stays = removal.remove(folder)
+        for needed in (os.path.dirname(folder), arriving):
+            os.makedirs(needed, mode=0o700, exist_ok=True)
+        _clear(arriving)
+        draft = tempfile.mkdtemp(dir=arriving)
+        _unpack(draft, source)
+        stays = removal.remove(folder)
         if not stays:
             os.rename(draft, folder)
         return "; ".join(stays)
     except (OSError, ValueError, tarfile.TarError) as error:
-        removal.remove(draft)
         return "{}: {}".format(folder, getattr(error, "strerror", None) or error)
+    finally:
+        if draft:
+            removal.remove(draft)
+        with suppress(OSError):  # another arrives
+            os.rmdir(arriving)
+
+
+def _clear(arriving: str) -> None:
+    """Removes what has been on its way for too long."""
+    for name in os.listdir(arriving):
+        path = os.path.join(arriving, name)
+        with suppress(FileNotFoundError):
+            if time.time() - os.lstat(path).st_mtime > _LEFT_S:
+                removal.remove(path)
 
 
 def _unpack(draft: str, source: BinaryIO) -> None:
-    os.mkdir(draft, 0o700)
     links: List[tarfile.TarInfo] = []
     with foreign_files.OpenFolder(draft) as opened, closing(tarfile.open(fileobj=source, mode="r|")) as archive:
         for member in archive:
@@ -115,12 +141,17 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: foreign_fil
 
 
 def main(verb: str, folder: str, most_bytes: int) -> None:
-    """What the manager calls: on one machine with `send`, on the other with `receive`."""
-    if verb == "send":
-        send(folder, most_bytes, sys.stdout.buffer)
-        return
-    sys.stdout.write(json.dumps({"ready": True}) + "\n")
-    sys.stdout.flush()
-    failed = receive(folder, sys.stdin.buffer)
-    sys.stdout.write(json.dumps({"failed": failed}) + "\n")
-    sys.stdout.flush()
+    """What the manager calls: on one machine with `send`, on the other with `look` or `receive`."""
+    sink = sys.stdout.buffer
+    if verb == "look":
+        _answer(sink, {"holds": holds(folder)})
+    elif verb == "send":
+        send(folder, most_bytes, sink)
+    else:
+        _answer(sink, {"ready": True})
+        _answer(sink, {"failed": receive(folder, sys.stdin.buffer)})
+
+
+def _answer(sink: BinaryIO, answer: Dict[str, Any]) -> None:
+    sink.write(json.dumps(answer).encode() + b"\n")
+    sink.flush()

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.ids import attempt_directory_of, checkpoint_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of, gpu_environment
 from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
@@ -24,7 +25,7 @@ from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit import checkpoints
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platform_kit.payload import checkpoint_beside, directory_environment, with_stand_in
+from nni_manager.platform_kit.payload import directory_environment, with_stand_in
 from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.shared_storage.job_folders import files, read_stretch
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
@@ -157,8 +158,14 @@ class LocalPlatform(Platform[LocalConfig]):
             await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
         await self.jobs.forget([handle.job_name for handle in handles])
 
-    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> None:
-        await asyncio.to_thread(checkpoints.remove, {checkpoint_beside(handle.data) for handle in handles})
+    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
+        # where the experiment is now: its folder may have been copied or moved since a handle was made
+        trials = f"{self.host.folder}/trials"
+        own = {
+            handle: f"{trials}/{checkpoint_directory_of(attempt_directory_of(handle.job_name))}" for handle in handles
+        }
+        stays = await asyncio.to_thread(checkpoints.remove, set(own.values()))
+        return {handle: stays[folder] for handle, folder in own.items() if folder in stays}
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         if self._shared is not None and name == protocol.TRIAL_LOG_FILE:

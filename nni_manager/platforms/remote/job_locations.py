@@ -40,12 +40,12 @@ class JobLocations:
         """The key of the machine of a job; None: it was never started, as far as this file knows."""
         return self._machines.get(job_name)
 
-    def last_machine(self, first_job: str, before: int | None = None) -> str | None:
-        """The key of the machine of a trial's last attempt, or the last before one of this number, of those that were
-        started; None: none was. `first_job`: the name of its first attempt's job."""
+    def machines(self, first_job: str, before: int | None = None) -> list[str]:
+        """The keys of the machines of a trial's attempts, or of those before one of this number, of the last one first;
+        each once. `first_job`: the name of its first attempt's job."""
         numbers = {name: _number(name, first_job) for name in self._machines if name.startswith(first_job)}
         earlier = [(number, name) for name, number in numbers.items() if 0 < number < (before or number + 1)]
-        return self._machines[max(earlier)[1]] if earlier else None
+        return list(dict.fromkeys(self._machines[name] for _, name in sorted(earlier, reverse=True)))
 
     def has_jobs_on(self, machine: str) -> bool:
         """Whether a machine has started jobs that its keeper has not forgotten."""

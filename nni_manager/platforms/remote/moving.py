@@ -1,4 +1,5 @@
-"""The checkpoint of a trial follows it to another machine: before an attempt starts there, it is brought from the last.
+"""The checkpoint of a trial follows it to another machine: before an attempt starts there, it is brought from the last
+one that has one, be it the trial's own or that of the trial which it continues; it comes into the trial's own folder.
 
 It goes from one login to the other through this process, in pieces, and is never whole in memory or on this machine's
 disk. What cannot be brought is said: in the log, and on the standard error of the attempt that begins without it.
@@ -11,14 +12,14 @@ import json
 import logging
 import secrets
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import asyncssh
 
-from nni_manager.domain.ids import attempt_directory_of, checkpoint_directory_of, job_name
+from nni_manager.domain.ids import attempt_directory, checkpoint_directory_of, job_name
 from nni_manager.domain.job import JobSpec
 from nni_manager.machines.ssh.bootstrap import program_command
 from nni_manager.machines.ssh.faults import MachineFault
@@ -42,7 +43,7 @@ class _NotMoved(Exception):
 
 
 class CheckpointMoves:
-    """The moves of one service's checkpoints, from where `locations` says that a trial ran last."""
+    """The moves of one service's checkpoints, from where `locations` says that trials ran."""
 
     def __init__(self, machines: ExperimentMachines, locations: JobLocations) -> None:
         self._machines = machines
@@ -50,34 +51,46 @@ class CheckpointMoves:
 
     async def bring(self, spec: JobSpec, site: ExperimentMachine) -> JobSpec:
         """The job as it is to start on a machine, once the checkpoint that it goes on with is there. Raises nothing of
-        the way: a job without its checkpoint says so, and begins anew."""
-        found = self._last_place(spec)
-        if found is None or found[1] == site.entry.address.key:
+        the way: a job without its newest checkpoint says so, and begins with an older one or anew."""
+        places = list(self._places(spec))
+        if all(key == site.entry.address.key for _, key in places):
             return spec
         if spec.is_repeat and spec.name in await site.jobs.listed():
             return spec  # it may be at work with it
-        trial, key = found
-        try:
-            async with asyncio.timeout(_LIMIT_S):
-                await self._move(trial, self._reachable(key), site)
-        except _NotMoved as error:
-            return _told(spec, trial, str(error))
-        except TimeoutError:
-            return _told(spec, trial, f"it did not arrive within {_LIMIT_S:.0f} s")
-        except MachineFault as error:
-            return _told(spec, trial, error.fault.sentence)
-        except (asyncssh.Error, OSError, EOFError, ValueError) as error:
-            return _told(spec, trial, f"the way to it broke ({error})")
+        until_s = asyncio.get_running_loop().time() + _LIMIT_S
+        for trial, key in places:
+            limit = asyncio.timeout_at(until_s)
+            try:
+                async with limit:
+                    if await self._has(trial, key, site, spec.trial_id):
+                        return spec
+            except (_NotMoved, MachineFault, asyncssh.Error, OSError, EOFError, ValueError) as error:
+                if limit.expired():
+                    return _told(spec, trial, f"it did not arrive within {_LIMIT_S:.0f} s")
+                spec = _told(spec, trial, _why(error))
         return spec
 
-    def _last_place(self, spec: JobSpec) -> tuple[str, str] | None:
-        """(trial, machine) of the attempt whose checkpoint the job goes on with; None: it begins with none."""
-        own = job_name(spec.experiment_id, spec.trial_id, 1)
-        key = self._locations.last_machine(own, before=spec.attempt) if spec.attempt > 1 else None
-        if key is not None:
-            return spec.trial_id, key
-        key = self._locations.last_machine(job_name(spec.experiment_id, spec.continues, 1)) if spec.continues else None
-        return (spec.continues, key) if key is not None else None
+    def _places(self, spec: JobSpec) -> Iterator[tuple[str, str]]:
+        """(trial, machine) where the checkpoint may be that the job goes on with, the newest first."""
+        for key in self._locations.machines(job_name(spec.experiment_id, spec.trial_id, 1), before=spec.attempt):
+            yield spec.trial_id, key
+        if spec.continues:
+            for key in self._locations.machines(job_name(spec.experiment_id, spec.continues, 1)):
+                yield spec.continues, key
+
+    async def _has(self, trial_id: str, key: str, site: ExperimentMachine, own: str) -> bool:
+        """Whether a machine has a checkpoint of a trial; from another one it is brought to the trial `own` then."""
+        if key == site.entry.address.key:
+            async with _running(site, "look", trial_id) as looking:
+                return bool((await _answer(looking))["holds"])
+        async with _running(self._reachable(key), "send", trial_id) as sender:
+            told = await _answer(sender)
+            if told["holds"] and not told["is_sent"]:
+                size, most = told["bytes"] >> 20, MOST_BYTES >> 20
+                raise _NotMoved(f"it has {size} MB, and no more than {most} MB are brought")
+            if told["holds"]:
+                await _hand_over(sender, site, own)
+            return bool(told["holds"])
 
     def _reachable(self, key: str) -> ExperimentMachine:
         site = self._machines.get(key)
@@ -87,23 +100,22 @@ class CheckpointMoves:
             raise _NotMoved(site.why)
         return site
 
-    async def _move(self, trial_id: str, here: ExperimentMachine, there: ExperimentMachine) -> None:
-        name = checkpoint_directory_of(attempt_directory_of(job_name("", trial_id, 1)))
-        async with _running(here, "send", name) as sender:
-            told = await _answer(sender)
-            if told["bytes"] > MOST_BYTES:
-                size, most = told["bytes"] >> 20, MOST_BYTES >> 20
-                raise _NotMoved(f"it has {size} MB, and no more than {most} MB are brought")
-            if not told["is_sent"]:
-                return  # it never had one
-            async with _running(there, "receive", name) as receiver:
-                await _answer(receiver)
-                while piece := await sender.stdout.read(_PIECE_BYTES):
-                    receiver.stdin.write(piece)
-                    await receiver.stdin.drain()
-                receiver.stdin.write_eof()
-                if failed := (await _answer(receiver))["failed"]:
-                    raise _NotMoved(f"{there.entry.address.host} could not take it: {failed}")
+
+async def _hand_over(sender: asyncssh.SSHClientProcess[bytes], there: ExperimentMachine, trial_id: str) -> None:
+    async with _running(there, "receive", trial_id) as receiver:
+        await _answer(receiver)
+        while piece := await sender.stdout.read(_PIECE_BYTES):
+            receiver.stdin.write(piece)
+            await receiver.stdin.drain()
+        receiver.stdin.write_eof()
+        if failed := (await _answer(receiver))["failed"]:
+            raise _NotMoved(f"{there.entry.address.host} could not take it: {failed}")
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, _NotMoved):
+        return str(error)
+    return error.fault.sentence if isinstance(error, MachineFault) else f"the way to it broke ({error})"
 
 
 def _told(spec: JobSpec, trial_id: str, why: str) -> JobSpec:
@@ -115,12 +127,15 @@ def _told(spec: JobSpec, trial_id: str, why: str) -> JobSpec:
 
 
 @asynccontextmanager
-async def _running(site: ExperimentMachine, verb: str, name: str) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
+async def _running(
+    site: ExperimentMachine, verb: str, trial_id: str
+) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
     """`trial_runner.keeper.moving` on a machine, past all that its login prints. Raises MachineFault, OSError."""
     greeting, mark = site.machine.greeting, f"nni-manager-{secrets.token_hex(8)}:"
     if greeting is None:
         raise _NotMoved(site.why)
-    arguments = (verb, f"{site.folder}/trials/{name}", MOST_BYTES)
+    own = checkpoint_directory_of(attempt_directory(trial_id, 1))
+    arguments = (verb, f"{site.folder}/trials/{own}", MOST_BYTES)
     program = f"import sys\nsys.path.insert(0, {greeting.program!r})\n"
     program += f"from trial_runner.keeper.moving import main\nmain(*{arguments!r})\n"
     connection = await log_in(site.entry.address, site.entry.credential)

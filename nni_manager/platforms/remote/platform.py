@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,8 +20,7 @@ from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platform_kit.payload import checkpoint_beside
-from nni_manager.platforms.remote import cleaning, job
+from nni_manager.platforms.remote import checkpoint_removal, cleaning, job
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines, entries_of
@@ -196,15 +195,10 @@ class RemotePlatform(Platform[RemoteConfig]):
                     away.append(site.why or str(error))
         return away
 
-    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> None:
-        away = await self._each(handles, self._remove_checkpoints_at)
-        if away:
-            raise PlatformUnavailable("; ".join(away))
-
-    async def _remove_checkpoints_at(self, site: ExperimentMachine, names: Sequence[str]) -> None:
-        folder = site.folder  # before the first request: a machine that is away has none
-        for own in {checkpoint_beside(job.attempt_folder(folder, name)) for name in names}:
-            await site.machine.remove(own)
+    async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
+        groups = [(self._machines.get(key), group) for key, group in self._by_machine(handles).items()]
+        asked = (checkpoint_removal.remove(site, group) for site, group in groups if site is not None)
+        return {handle: why for answer in await asyncio.gather(*asked) for handle, why in answer.items()}
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         if self._shared is not None and name == protocol.TRIAL_LOG_FILE:

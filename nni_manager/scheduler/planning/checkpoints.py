@@ -21,14 +21,6 @@ def note_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
 
 
 def remove_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
-    """Removes those that nothing needs any more, as far as their services can be asked."""
-    ready = {service.name for service in snapshot.services if service.state.is_ready}
-    known = {service.name for service in snapshot.services}
-    found = [
-        one
-        for one in snapshot.stored.needless
-        if one.trial_id not in snapshot.here.removing_checkpoints
-        and all(service in ready or service not in known for service, _ in one.jobs)
-    ]
-    if found:
-        decisions.calls.append(RemoveCheckpoints(checkpoints=tuple(found)))
+    """Removes those that nothing needs any more."""
+    if found := snapshot.stored.needless:
+        decisions.calls.append(RemoveCheckpoints(checkpoints=found))

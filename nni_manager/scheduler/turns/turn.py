@@ -107,6 +107,8 @@ def take_turn(
         submitting=here.submitting,
         by_runner=here.by_runner,
         first_ended=SAME_FAILURES,
+        removing=here.removing_checkpoints,
+        ready={name: state.is_ready for name, state in here.services.items()},
     )
     decided = plan(Snapshot.of(stored, spec, here))
     before = stored.experiment

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.stored_state import NeedlessCheckpoint
@@ -15,7 +16,10 @@ _AT_A_TIME = 64
 #: checkpoint has copied it before it ends.
 _NEEDLESS = """
 SELECT trial_id FROM checkpoints AS c
-WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE trial_id = c.trial_id AND forgotten = 0 AND handle IS NOT NULL)
+WHERE trial_id NOT IN (SELECT value FROM json_each(:at_work))
+    AND NOT EXISTS (
+        SELECT 1 FROM attempts WHERE trial_id = c.trial_id AND handle IS NOT NULL
+            AND (forgotten = 0 OR service IN (SELECT value FROM json_each(:away))))
     AND NOT EXISTS (SELECT 1 FROM trials WHERE end_order IS NULL AND continues = c.trial_id)
     AND trial_id NOT IN (
         SELECT id FROM trials JOIN checkpoints ON trial_id = id
@@ -35,9 +39,23 @@ def set_removed(connection: sqlite3.Connection, trial_ids: Iterable[str]) -> Non
     connection.executemany("DELETE FROM checkpoints WHERE trial_id = ?", [(id_,) for id_ in trial_ids])
 
 
-def needless(connection: sqlite3.Connection, kept: int, *, maximize: bool) -> Iterator[NeedlessCheckpoint]:
-    """Noted checkpoints that nothing needs. `kept`: number of the best trials whose checkpoints stay."""
-    values = {"kept": kept, "sign": 1 if maximize else -1, "most": _AT_A_TIME}
+def needless(
+    connection: sqlite3.Connection,
+    kept: int,
+    *,
+    maximize: bool,
+    at_work: Collection[str] = (),
+    away: Collection[str] = (),
+) -> Iterator[NeedlessCheckpoint]:
+    """Noted checkpoints that nothing needs. `kept`: number of the best trials whose checkpoints stay; `at_work`: trials
+    that are left out; `away`: training services that cannot be asked, whose trials are left out."""
+    values = {
+        "kept": kept,
+        "sign": 1 if maximize else -1,
+        "most": _AT_A_TIME,
+        "at_work": json.dumps([*at_work]),
+        "away": json.dumps([*away]),
+    }
     for (trial_id,) in connection.execute(_NEEDLESS, values).fetchall():
         yield NeedlessCheckpoint(trial_id, tuple(_jobs(connection, trial_id)))
 

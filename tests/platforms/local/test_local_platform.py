@@ -413,3 +413,34 @@ async def test_nothing_outside_the_attempt_and_no_odd_file_is_read(
 )
 async def test_files_of_the_attempt_are_read(world: LocalWorld, attempt: JobHandle, name: str, content: bytes) -> None:
     assert await world.make().read_file(attempt, name, 0, 100) == content
+
+
+# ---------------------------------------------------------------------------------------------- checkpoints
+
+
+async def test_checkpoints_are_removed_where_the_experiment_is_now(world: LocalWorld, tmp_path: Path) -> None:
+    """A folder that was copied does not cost the original its own."""
+    original, copy = (tmp_path / name / "trials" for name in ("original", "copy"))
+    for trials in (original, copy):
+        (trials / "aaaaa-checkpoint" / "epoch").mkdir(parents=True)
+    world.recorder.folder = copy.parent
+    handles = [
+        JobHandle(platform="local", version=1, job_name=f"nni_exp_e_trial_aaaaa{suffix}", data=f"{original}/aaaaa")
+        for suffix in ("", "-2")
+    ]
+    assert await world.make().remove_checkpoints(handles) == {}
+    assert (original / "aaaaa-checkpoint" / "epoch").is_dir() and not list(copy.iterdir())
+
+
+async def test_one_checkpoint_that_cannot_be_removed_keeps_no_other(world: LocalWorld, tmp_path: Path) -> None:
+    trials = tmp_path / "trials"
+    too_long = "a" * 300  # no file system takes that name, whatever the user's rights
+    handles = []
+    for name in ("bbbbb", too_long, "ccccc"):
+        handles.append(JobHandle(platform="local", version=1, job_name=f"nni_exp_e_trial_{name}"))
+        if name != too_long:
+            (trials / f"{name}-checkpoint").mkdir()
+    world.recorder.folder = tmp_path
+    stays = await world.make().remove_checkpoints(handles)
+    assert list(stays) == [handles[1]] and "cannot be removed" in stays[handles[1]]
+    assert not list(trials.iterdir())
