@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nni_manager.client import chosen_daemon
 from nni_manager.domain.errors import Conflict, NniManagerError
-from nni_manager.programs import configuration, records, request
+from nni_manager.programs import configuration, following, records, request, waiting
 from nni_manager.programs.configuration import Config
 from nni_manager.programs.records import Best, Trial, Trials
 
@@ -119,8 +119,7 @@ class Experiment:
         `progress`: shown by rich or tqdm where one of them is installed. Ctrl-C asks whether the experiment shall be
         stopped, then raises KeyboardInterrupt. Raises ExperimentFailed.
         """
-        from nni_manager.programs import following
-
+        # imported above: Ctrl-C in an import here would leave the experiment at work
         return following.wait(self, timeout, shown=progress)
 
     def stop(self) -> None:
@@ -223,8 +222,6 @@ class Experiment:
 
     def broken_off(self) -> str:
         """Why the stream of its states is over, one sentence. Starts no daemon."""
-        from nni_manager.programs import waiting
-
         client = chosen_daemon.find(self._place)
         return waiting.gone(self.id) if client is None else waiting.broken_off(client, self.id)
 
@@ -247,7 +244,6 @@ class Experiment:
     def _reached(self, *, may_start: bool) -> ManagerClient:
         """The daemon's client. Raises Unreachable where none runs and none may be started."""
         from nni_manager.client.errors import Unreachable
-        from nni_manager.programs import waiting
 
         client = self._client() if may_start else chosen_daemon.find(self._place)
         if client is None:

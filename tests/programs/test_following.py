@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +100,35 @@ def test_daemon_that_dies_after_one_that_was_ended_is_started_again(wait: Any) -
 def test_time_limit_counts_while_a_dead_daemon_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_ends, "_WAITS_S", (3600.0,))
     assert following.wait(Scripted((STATE, DIES)), 0.05, shown=False) is False
+
+
+def test_ctrl_c_stops_the_experiment_as_soon_as_waiting_has_begun() -> None:
+    """The first import after the call of `wait` is where it comes, early in it on a busy machine."""
+    program = """
+    import sys
+    from nni_manager import Experiment
+
+    class Waited(Experiment):
+        id = "exp1"
+
+        def stop(self):
+            print("stopped")
+
+    class CtrlC:
+        def find_spec(self, *_):
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+    waited = Waited()
+    sys.meta_path.insert(0, CtrlC())
+    try:
+        waited.wait()
+    except KeyboardInterrupt:
+        print("interrupted")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    assert done.stdout.split() == ["stopped", "interrupted"], done.stderr
 
 
 def test_streams_that_last_do_not_add_up() -> None:
