@@ -267,6 +267,20 @@ async def test_a_tuner_without_more_may_have_more_after_a_result(monkeypatch: Pa
         assert not at.feed.exhausted
 
 
+async def test_result_that_crosses_the_last_proposal_is_learned_before_the_tuner_counts_as_exhausted(
+    monkeypatch: Patch, path: Path
+) -> None:
+    script = Script()
+    script.left = 0
+    script.next["propose"] = ["silence"]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.until(lambda: script.of("propose"))
+        at.feed.tell([result(1)])
+        script.speak.set()
+        await at.until(lambda: script.verbs == ["1:start", "1:propose", "1:learn", "1:propose"])
+
+
 async def test_a_new_search_space_drops_what_came_from_the_old_one(monkeypatch: Patch, path: Path) -> None:
     async with feeding(monkeypatch, path, spec()) as at:
         at.feed.want(2)

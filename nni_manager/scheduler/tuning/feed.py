@@ -237,6 +237,8 @@ class TunerFeed:
         items = answer["proposals"]
         self.proposals.extend(await self._with_continued(list(map(_proposal, items)), items))
         self.exhausted = len(answer["proposals"]) < count
+        if self.exhausted and (self._results or self._changes):  # it did not know these when it was asked
+            self.want(1)
         self._wake()
 
     async def _with_continued(self, proposals: list[Proposal], items: Sequence[Item]) -> list[Proposal]:
