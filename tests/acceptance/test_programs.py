@@ -195,6 +195,7 @@ def test_without_a_person_ctrl_c_stops_the_experiment(line: CommandLine) -> None
     program = f"""
     import os, signal, threading
     from nni_manager import Experiment
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores it
     experiment = Experiment({settings(trial_command=RUN_ON)!r}).start()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:

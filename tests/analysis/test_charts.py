@@ -158,7 +158,7 @@ def test_importance_names_method_and_sample(experiment: Filled) -> None:
     for number in range(60):
         parameters = {"rate": 10 ** (-number / 15), "units": number * 7 % 9 + 1, "kind": "ab"[number % 2]}
         experiment.add(parameters, final=abs(number - 20.0))
-    assert experiment.asked("importance", "")["state"] == "computing"
+    assert experiment.asked("importance", "")["state"] in ("computing", "ready"), "it is computed in a thread"
     answer = settled(experiment, "importance")
     assert answer["state"] == "ready" and answer["method"] == "PED-ANOVA" and answer["sample"] == 60, answer
     assert answer["importances"][0]["name"] == "rate" and len(answer["importances"]) == 3

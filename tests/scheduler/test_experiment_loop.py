@@ -484,7 +484,7 @@ async def test_refused_credentials_do_not_block_a_stop(monkeypatch: Patch, path:
     monkeypatch.setattr(refusals, "HOLD_AFTER_S", 0.0)
 
     def refuse(platform: FakePlatform) -> None:
-        platform.raises[verb] = [BadCredentials("expired")]
+        platform.raises[verb] = [BadCredentials("expired")] * 1000  # a call that is accepted meanwhile ends the hold
 
     async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
         await work.until(lambda: _load(path).hold)
