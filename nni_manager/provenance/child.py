@@ -13,6 +13,7 @@ from dataclasses import dataclass
 #: Seconds for one command: git reads every file of a large tree once.
 PATIENCE_S = 10.0
 _CHUNK = 65536
+_END_S = 5.0
 
 
 class NoAnswer(Exception):
@@ -80,7 +81,13 @@ async def _part(stream: asyncio.StreamReader, most: int) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends it with all that it started."""
+    """Ends it with all that it started. What it wrote is read to its end: before Python 3.13 asyncio tells the end of a
+    process only after that of its pipes, which a stream that has enough never sees."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+    assert process.stdout is not None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_S):  # a process that left its group may hold the pipe
+            while await process.stdout.read(_CHUNK):
+                pass
+            await process.wait()

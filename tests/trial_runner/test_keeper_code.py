@@ -71,7 +71,7 @@ def test_a_job_is_accepted_at_once_and_runs_in_a_copy_of_its_own(
         assert (told["state"], told["pid"]) == (protocol.PREPARING, None)
         assert keeper.spawn(client, name, command)["state"] in (protocol.PREPARING, protocol.RUNNING, protocol.ENDED)
     listed = client.ask("list")["jobs"]["two"]
-    assert listed["state"] != protocol.PREPARING or listed["code"]["step"] == "unpacked"
+    assert listed["state"] != protocol.PREPARING or listed["code"]["step"] in ("unpacked", "copied")
     heard = client.until_ended("one", "two", "three")
     for name in ("one", "two", "three"):
         assert heard.jobs[name]["exit_code"] == 0
