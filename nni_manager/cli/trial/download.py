@@ -70,7 +70,8 @@ def _bring(client: ManagerClient, id: str, trial_id: str, name: str, attempt: in
     part = client.trial_file(id, trial_id, name, attempt=attempt, offset=0, limit=_PART)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.part")
-    with draft.open("wb") as file:
+    draft.unlink(missing_ok=True)  # of a download that was cut short, or a link of another user
+    with draft.open("xb") as file:
         while part.data:
             file.write(part.data)
             part = client.trial_file(id, trial_id, name, attempt=attempt, offset=part.end, limit=_PART)
