@@ -237,6 +237,8 @@ class Host:
     storage_key: str = ""
     #: Bytes of the logs that are kept of one attempt.
     max_log_bytes: int = 100 * 2**20
+    #: The environment that trials on this machine begin with; None: a preflight need not know it, or cannot.
+    caller_environment: Mapping[str, str] | None = field(default=None, repr=False)
     #: For how many seconds the trial listener has heard nothing of the job's runner; None: it does not listen yet.
     silence_s: Callable[[str], float | None] = lambda job_name: None
 
