@@ -98,7 +98,7 @@ def _other_python(snapshot: Snapshot, end: Finish) -> Hold:
         f"{end.service} ran trial {end.trial_id} in another Python: {line.partition('nni_call: ')[2]};"
         f" `nnictl resume {snapshot.experiment.id}` goes on where that version is there now"
     )
-    return Hold(code=HoldCode.OTHER_PYTHON, sentence=sentence, details=printable(end.stderr_tail))
+    return Hold(code=HoldCode.OTHER_PYTHON, sentence=sentence)
 
 
 def _refusal(snapshot: Snapshot, end: Finish) -> Hold:
