@@ -67,6 +67,12 @@ class PlatformSection(Part):
     trial_concurrency: int | None = Field(
         default=None, gt=0, description="How many trials may run here at a time, beside the top level's number for all."
     )
+    trial_python_version: str | None = Field(
+        default=None,
+        description="The Python that trials need here as `python3`, major and minor version in quotes. Default: the top"
+        " level's.",
+        json_schema_extra={"format": "python-version"},
+    )
     nni_manager_ip: str | None = Field(
         default=None, description="How jobs reach this machine. Default: the top level's, else its own address."
     )

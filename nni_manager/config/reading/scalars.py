@@ -35,6 +35,13 @@ def title(raw: object) -> str | None:
     return None if raw == "" else text(raw)
 
 
+def python_version(raw: object) -> str:
+    """Major and minor version of a Python 3. YAML reads 3.10 without quotes as the number 3.1."""
+    if not isinstance(raw, str) or not re.fullmatch(r"3\.[0-9]{1,2}", raw.strip()):
+        raise ValueError('must be major and minor version of a Python 3 in quotes, such as "3.11"')
+    return raw.strip()
+
+
 def flag(raw: object) -> bool:
     if not isinstance(raw, bool):
         raise ValueError(f"must be true or false, not {kind(raw)}{_meant(raw)}")

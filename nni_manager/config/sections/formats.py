@@ -140,6 +140,7 @@ _SHARE: Mapping[str, Any] = {"anyOf": [_WHOLE, {"type": "string", "pattern": "^[
 _NAMES: Mapping[str, Any] = {"type": "array", "items": {"type": "string", "pattern": r"^[^=\s]+$"}}
 _IDS: Mapping[str, Any] = {"type": "array", "items": {"type": "string", "pattern": f"^{EXPERIMENT_ID.pattern}$"}}
 _TEXT_OR_WHOLE: Mapping[str, Any] = {"anyOf": [_TEXT, {"type": "integer"}]}
+_VERSION: Mapping[str, Any] = {"type": "string", "pattern": r"^\s*3\.[0-9]{1,2}\s*$"}
 _KEPT: Mapping[str, Any] = {"type": "string", "pattern": "^(all|none|best [1-9][0-9]{0,5})$"}
 
 FORMATS: Mapping[str, Format] = {
@@ -156,6 +157,7 @@ FORMATS: Mapping[str, Format] = {
     "gpu-indices": Format(_scalar(scalars.gpu_indices), _INDICES, "GPU indices"),
     "count-or-share": Format(_scalar(scalars.count_or_share), _SHARE),
     "kept-checkpoints": Format(_scalar(scalars.kept_checkpoints), _KEPT),
+    "python-version": Format(_scalar(scalars.python_version), _VERSION, 'Python version: `"3.11"`'),
     "variable-names": Format(_scalar(scalars.variable_names), _NAMES),
     "experiment-ids": Format(_scalar(scalars.experiment_ids), _IDS),
     "whole-number": Format(_scalar(scalars.numeral), {"anyOf": [_WHOLE, _NUMERAL]}, "whole number"),

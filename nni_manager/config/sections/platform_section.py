@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
 #: Fields that are copied from the top level into every platform's section that does not set them, and where they mean
 #: the same.
-SHARED = ("trialCommand", "trialCodeDirectory", "trialGpuNumber", "trialGpuMemory", "nniManagerIp", "debug")
+SHARED = (
+    "trialCommand",
+    "trialCodeDirectory",
+    "trialGpuNumber",
+    "trialGpuMemory",
+    "trialPythonVersion",
+    "nniManagerIp",
+    "debug",
+)
 
 #: Most training services of one experiment; each costs its loop a look a turn.
 MOST_SERVICES = 100

@@ -17,6 +17,7 @@ from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machine_report import MachineReport
+from nni_manager.platforms.remote import trial_python
 from nni_manager.platforms.remote.job_locations import JobLocations
 from nni_manager.platforms.remote.machine_jobs import MachineJobs
 from nni_manager.platforms.remote.shipping import ship
@@ -51,6 +52,7 @@ class ExperimentMachine:
         *,
         has_gpus: bool,
         shared: SharedFolder | None,
+        python_version: str,
     ) -> None:
         self.entry = entry
         self._host = host
@@ -59,6 +61,8 @@ class ExperimentMachine:
             name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
         )
         self._shared = shared
+        #: Of the Python that trials need, ``3.11``; empty: any will do.
+        self._python_version = python_version
         #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
         self.shared_folder = ""
         #: The experiment's jobs there; entered while the machine can be logged in to.
@@ -298,6 +302,8 @@ class ExperimentMachine:
     async def _ship(self, after_s: float = 0.0) -> None:
         await asyncio.sleep(after_s)
         try:
+            if wrong := await trial_python.trouble(self.entry, self._python_version):
+                return self.set_aside(wrong)
             self._archive = await (self._send_code() if self._shared is None else self._share(self._shared))
             self.code_error = self._aside = ""
         except (PlatformError, OSError) as error:

@@ -44,12 +44,14 @@ class ExperimentMachines:
         *,
         has_gpus: bool,
         shared: SharedFolder | None,
+        python_version: str,
     ) -> None:
         self._host = host
         self._locations = locations
         self._changed = changed
         self._has_gpus = has_gpus
         self._shared = shared
+        self._python_version = python_version
         self._renewing: asyncio.Task[None] | None = None
         #: One write at a time of the file of former machines.
         self._writing = asyncio.Lock()
@@ -138,7 +140,13 @@ class ExperimentMachines:
 
     def _site(self, entry: Entry) -> ExperimentMachine:
         return ExperimentMachine(
-            entry, self._host, self._locations, self._changed, has_gpus=self._has_gpus, shared=self._shared
+            entry,
+            self._host,
+            self._locations,
+            self._changed,
+            has_gpus=self._has_gpus,
+            shared=self._shared,
+            python_version=self._python_version,
         )
 
     async def _until_first(self) -> None:

@@ -19,7 +19,7 @@ from nni_manager.shared_storage.shared_folder import SharedFolder
 from trial_runner import protocol
 
 #: Variables of the session that logged in, which trials do not get.
-_OF_THE_SESSION = frozenset(
+OF_THE_SESSION = frozenset(
     {"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "PWD", "SHLVL"}
 )
 
@@ -69,7 +69,7 @@ def _request(
     attempt = attempt_folder(folder, spec.name)
     return spawn_request(
         spec,
-        command=_command(spec.command, entry.pre_command),
+        command=command(spec.command, entry.pre_command),
         directory=code,
         attempt_directory=attempt,
         environment=_environment(spec, entry, greeting, attempt, code) | gpu_environment(spec, reservation),
@@ -92,7 +92,7 @@ def place_of(handle: JobHandle) -> tuple[str, str]:
     return data["machine"], data["folder"]
 
 
-def _command(command: str, before: str) -> str:
+def command(command: str, before: str) -> str:
     """The trial's command after `preCommand`; a failure of that fails the trial."""
     if not before:
         return command
@@ -101,9 +101,9 @@ def _command(command: str, before: str) -> str:
 
 def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, code: str) -> dict[str, str]:
     """The environment of a trial: that of the machine's own user, then the trial protocol."""
-    own = {name: value for name, value in greeting.environment.items() if name not in _OF_THE_SESSION}
+    own = {name: value for name, value in greeting.environment.items() if name not in OF_THE_SESSION}
     if entry.python_path:
-        own["PATH"] = f"{_folder(entry.python_path, greeting.home)}:{own.get('PATH', '/usr/bin:/bin')}"
+        own["PATH"] = f"{folder_of_python(entry.python_path, greeting.home)}:{own.get('PATH', '/usr/bin:/bin')}"
     stand_in = f"{greeting.program}/{protocol.__name__.partition('.')[0]}/stand_in"
     path = own.get("PYTHONPATH")
     return {
@@ -116,7 +116,7 @@ def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, 
     }
 
 
-def _folder(python_path: str, home: str) -> str:
+def folder_of_python(python_path: str, home: str) -> str:
     """The folder that is put in front of PATH: where `pythonPath` names an interpreter, the folder it is in."""
     path = f"{home}/{python_path[2:]}" if python_path.startswith("~/") else python_path
     name = PurePosixPath(path).name

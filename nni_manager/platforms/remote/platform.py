@@ -44,7 +44,12 @@ class RemotePlatform(Platform[RemoteConfig]):
             self.capabilities = replace(self.capabilities, removes_checkpoints=False)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
         self._machines = ExperimentMachines(
-            host, self._locations, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared
+            host,
+            self._locations,
+            self._on_change,
+            has_gpus=bool(self._gpu_number),
+            shared=self._shared,
+            python_version=config.trial_python_version or "",
         )
         #: None where trials have no GPUs of their own.
         self._pool: MachinePool | None = None
@@ -68,7 +73,7 @@ class RemotePlatform(Platform[RemoteConfig]):
         from nni_manager.platforms.remote.preflight import look
 
         demands = {entry: self._demand(entry) for entry in entries_of(self.config)}
-        return await look(demands, self.host.connections, self._shared)
+        return await look(demands, self.host.connections, self._shared, self.config.trial_python_version or "")
 
     # Its life
 
