@@ -38,6 +38,8 @@ def overwrite_variable(name: bytes) -> None:
         ctypes.memset(address, ord("x"), len(ctypes.string_at(address)))
 
 
+#: Where this package is found: a folder, or the archive that this runs from.
+PROGRAM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
 _HAS_POSIX_SPAWN = hasattr(os, "posix_spawn")
 #: A program would inherit that they are ignored: the first two by Python, the others where we were started in the

@@ -10,9 +10,8 @@ import pytest
 
 from trial_runner import processes, protocol
 from trial_runner.keeper.jobs import spawn
-from trial_runner.keeper.jobs.files import StateFiles
+from trial_runner.keeper.jobs.files import Log, StateFiles
 from trial_runner.keeper.jobs.spawn import Spawn
-from trial_runner.keeper.serving.log import Log
 from trial_runner.keeper.serving.requests import Refusal, SpawnRequest, spawn_request
 
 pytestmark = pytest.mark.acceptance

@@ -5,13 +5,11 @@ import time
 from typing import Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper.jobs import attempt_folder, process_tags
+from trial_runner.keeper.jobs import process_tags
 from trial_runner.keeper.jobs.ending import Ending
-from trial_runner.keeper.jobs.files import End, MainProcess, Record, StateFiles
-from trial_runner.keeper.jobs.job import Job, Jobs
-from trial_runner.keeper.jobs.saving import Saving
+from trial_runner.keeper.jobs.files import End, Log, MainProcess, Record, StateFiles
+from trial_runner.keeper.jobs.job import Job, Jobs, Saving
 from trial_runner.keeper.outboxes.outbox_follower import Follow
-from trial_runner.keeper.serving.log import Log
 
 #: What became of jobs that cannot be vouched for any more.
 _RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"
@@ -67,7 +65,8 @@ class Adoption:
         """The keeper died after its claim and before the start: the manager submits the job again."""
         if record.main is not None or record.end is not None:
             return False
-        has_output = attempt_folder.has_output(record.claim.attempt_directory)
+        # the last thing that is made before a job's start
+        has_output = os.path.lexists(os.path.join(record.claim.attempt_directory, protocol.STDOUT_FILE))
         return not has_output and not process_tags.marked_processes(record.claim)
 
     def _find_main(self, job: Job) -> None:

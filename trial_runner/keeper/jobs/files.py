@@ -1,9 +1,11 @@
 """The files of a keeper: its folder, which is its working directory (names are relative to it, so it may be moved),
-with a state file for each job."""
+with a state file for each job, and a log."""
 
 import errno
 import json
 import os
+import time
+import traceback
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from trial_runner.wire.foreign_files import write_all
@@ -22,10 +24,8 @@ class Home:
         """Whether the folder was deleted; not when it was moved, nor when the disk is silent: jobs must go on."""
         try:
             os.stat(JOBS)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            pass
+        except OSError as error:
+            return isinstance(error, FileNotFoundError)
         return False
 
     def is_there_again(self, job_name: str) -> bool:
@@ -195,3 +195,44 @@ def _parse(line: bytes) -> Dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry, dict) else {}
+
+
+_MAX_BYTES = 1024 * 1024
+
+
+class Log:
+    """Lines with a time; at most two files of one MiB. A full disk costs lines, nothing else."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._size = 0
+
+    def write(self, sentence: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        line = "{} [{}] {}\n".format(stamp, os.getpid(), sentence).encode("utf-8", "backslashreplace")
+        try:
+            self._make_room(len(line))
+            os.write(self._descriptor, line)
+        except OSError:
+            return
+        self._size += len(line)
+
+    def error(self, error: BaseException) -> None:
+        """A fault of the keeper itself, with its stack."""
+        self.write("".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip())
+
+    def _make_room(self, length: int) -> None:
+        if self._descriptor >= 0 and self._size + length <= _MAX_BYTES:
+            return
+        self._open()
+        if self._size + length > _MAX_BYTES:
+            os.rename(self._path, self._path + ".1")
+            self._open()
+
+    def _open(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._size = os.fstat(self._descriptor).st_size

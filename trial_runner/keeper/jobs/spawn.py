@@ -7,14 +7,13 @@ taken back, the claim last, so that the same name can be tried again.
 import os
 import signal
 import time
-from contextlib import ExitStack
-from typing import Callable, Tuple
+from contextlib import ExitStack, contextmanager
+from typing import Callable, Iterator, Tuple
 
 from trial_runner import processes, protocol
 from trial_runner.keeper.jobs import attempt_folder, process_tags
 from trial_runner.keeper.jobs.files import Claim, MainProcess, StateFiles
 from trial_runner.keeper.jobs.job import Job
-from trial_runner.keeper.serving import descriptors
 from trial_runner.keeper.serving.requests import Refusal, SpawnRequest, system_refusal
 from trial_runner.launch import Streams, launch
 from trial_runner.wire.foreign_files import OpenFolder
@@ -51,7 +50,7 @@ class Spawn:
         return job
 
     def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
-        descriptors.require_one(self._null)
+        processes.require_one(self._null)
         job = Job(self._claim_of(request), self._log)
         attempt_folder.make(request.attempt_directory, undo)
         if request.checkpoint:
@@ -107,19 +106,17 @@ class Spawn:
         environment = dict(request.environment)
         environment[protocol.ENV_JOB] = process_tags.tag_variable(claim.name, claim.tag)
         started_ms = time.time_ns() // 1000000
-        with process_tags.tagged(claim.tag), _Umask(self._job_umask):
+        with process_tags.tagged(claim.tag), _umask(self._job_umask):
             return launch(request.command, request.directory, environment, streams), started_ms
 
 
-class _Umask:
-    def __init__(self, mask: int) -> None:
-        self._mask = mask
-
-    def __enter__(self) -> None:
-        self._before = os.umask(self._mask)
-
-    def __exit__(self, *_: object) -> None:
-        os.umask(self._before)
+@contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _check_directory(directory: str) -> None:
