@@ -14,7 +14,7 @@ from typing import List, Optional
 from trial_runner import processes
 from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
 from trial_runner.keeper.serving.server import Server
-from trial_runner.wire.file_lock import try_lock
+from trial_runner.wire.descriptors import try_lock
 
 READY = b"ready\n"
 

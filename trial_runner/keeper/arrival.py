@@ -270,7 +270,7 @@ def gpus(program, has):
             with open(program, "wb") as file:
                 file.write(receive(SETTINGS["size"]))
         sys.path.insert(0, program)
-        from trial_runner.gpu_probe.__main__ import Probe
+        from trial_runner.gpu_probe import Probe
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     signal.signal(signal.SIGALRM, lose_patience)

@@ -12,8 +12,8 @@ import zipfile
 from contextlib import ExitStack
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
-import trial_runner
 from trial_runner import protocol
+from trial_runner.launch import PROGRAM
 from trial_runner.runner.client import RETRY_WAITS_S, Client, Denied, Unavailable
 from trial_runner.runner.settings import AUTO, Settings
 from trial_runner.wire import code_archive, foreign_files
@@ -55,24 +55,19 @@ def of_command(environment: Mapping[str, str], settings: Settings, stand_in: str
     return kept
 
 
-_NAME = "stand_in"
-
-
 def provide(clean_up: ExitStack, system_dir: str) -> str:
     """A path for PYTHONPATH; `clean_up` removes what was made, in the one folder that surely can be written.
 
     Raises OSError.
     """
-    package = os.path.dirname(os.path.abspath(trial_runner.__file__))
-    folder = os.path.join(package, _NAME)
+    folder = os.path.join(PROGRAM, "trial_runner", "stand_in")
     if os.path.isdir(folder):
         return folder
     made = tempfile.mkdtemp(prefix=".stand-in-", dir=system_dir)
     clean_up.callback(shutil.rmtree, made, ignore_errors=True)
-    with zipfile.ZipFile(os.path.dirname(package)) as archive:
-        inside = "{}/{}/".format(os.path.basename(package), _NAME)
-        archive.extractall(made, [name for name in archive.namelist() if name.startswith(inside)])
-    return os.path.join(made, inside.rstrip("/"))
+    with zipfile.ZipFile(PROGRAM) as archive:
+        archive.extractall(made, [name for name in archive.namelist() if name.startswith("trial_runner/stand_in/")])
+    return os.path.join(made, "trial_runner", "stand_in")
 
 
 #: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read: from storage,

@@ -4,8 +4,6 @@
 Nothing is imported from `nni` here: the class brings whichever `nni` it was written for. What an earlier process
 proposed is unknown to this instance (calling `receive_trial_result` for it raises in most classes), so such results
 reach it through `import_data`, once each.
-
-Nothing is imported from `nni` here: the class brings whichever `nni` it was written for.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ class UserTuner(HostedTuner):
         if customized or result["parameter_id"] in self._own:
             self._receive(result, customized)
         elif result["value"] is not None:
-            self.import_data([_entry(result)])
+            self.import_data([entry_of(result)])
 
     def import_data(self, data: List[Message]) -> None:
         self._imported += len(data)
@@ -81,7 +79,7 @@ class UserTuner(HostedTuner):
         for data in imported:
             self.import_data(data)
         known = [one for one in history if self._accepts_customized or not _is_customized(one)]
-        finished = [_entry(result) for result in known if result["value"] is not None]
+        finished = [entry_of(result) for result in known if result["value"] is not None]
         if finished:
             self.import_data(finished)
 
@@ -148,7 +146,8 @@ def _is_customized(result: Message) -> bool:
     return bool(result["source"] == "customized")
 
 
-def _entry(result: Message) -> Message:
+def entry_of(result: Message) -> Message:
+    """The result as an import has it."""
     return {"parameter": result["parameters"], "value": restored(result["value"])}
 
 

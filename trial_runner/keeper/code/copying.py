@@ -20,6 +20,7 @@ from trial_runner.keeper.code.background import BackgroundWork, Tell, Then
 from trial_runner.keeper.serving import requests
 from trial_runner.keeper.serving.requests import Message, Refusal, system_refusal
 from trial_runner.wire import code_archive, removal
+from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import write_all
 
 #: ``_IOW(0x94, 9, int)`` of Linux: the file shares all blocks of the other one until either is written.
@@ -54,18 +55,12 @@ class Copies:
             self._copy_file(entry.path, target)
 
     def _copy_file(self, source: str, target: str) -> None:
-        reader = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with Descriptor(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as reader:
             state = os.fstat(reader)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            writer = os.open(target, flags, stat.S_IMODE(state.st_mode))
-            try:
+            with Descriptor(os.open(target, flags, stat.S_IMODE(state.st_mode))) as writer:
                 if not self._clone(reader, writer):
                     self._copy_bytes(reader, writer, state.st_size)
-            finally:
-                os.close(writer)
-        finally:
-            os.close(reader)
         self._bytes += state.st_size
         self._tell(self._bytes)
 
@@ -100,14 +95,11 @@ def put(message: Message) -> Dict[str, Any]:
     if os.path.exists(path) or _link(path):
         return {"bytes": size}
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    part = os.open(path + _PART, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
+    with Descriptor(os.open(path + _PART, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as part:
         there = os.fstat(part).st_size
         if requests.count(message, "offset", 0) == there:
             os.lseek(part, there, os.SEEK_SET)
             there += _write(part, message)
-    finally:
-        os.close(part)
     if there == size:
         os.rename(path + _PART, path)
     elif there > size:  # of another file

@@ -6,8 +6,10 @@ import json
 import os
 import time
 import traceback
+from contextlib import suppress
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import write_all
 
 JOBS = "jobs"
@@ -106,42 +108,36 @@ class StateFiles:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         draft = self._spare.pop() if self._spare else path + _SPARE_SUFFIX
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            line = _line(claim._asdict())
-            write_all(descriptor, line)
-            # Cut afterwards: a file that is emptied first gives its block back and, on ext4, is flushed when closed.
-            os.ftruncate(descriptor, len(line))
-            os.rename(draft, path)
-        except OSError:
-            os.unlink(draft)
-            raise
-        finally:
-            os.close(descriptor)
+        with Descriptor(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as descriptor:
+            try:
+                line = _line(claim._asdict())
+                write_all(descriptor, line)
+                # Cut afterwards: a file that is emptied first gives its block back; on ext4, it is flushed when closed.
+                os.ftruncate(descriptor, len(line))
+                os.rename(draft, path)
+            except OSError:
+                os.unlink(draft)
+                raise
 
     def append(self, name: str, entry: NamedTuple) -> None:
         """Adds the main process or the end. Raises OSError."""
-        descriptor = os.open(self._path(name), os.O_WRONLY | os.O_APPEND)
-        size = os.fstat(descriptor).st_size
-        try:
-            write_all(descriptor, _line(entry._asdict()))
-        except OSError:
-            os.ftruncate(descriptor, size)  # the next line must not continue half of this one
-            raise
-        finally:
-            os.close(descriptor)
+        with Descriptor(os.open(self._path(name), os.O_WRONLY | os.O_APPEND)) as descriptor:
+            size = os.fstat(descriptor).st_size
+            try:
+                write_all(descriptor, _line(entry._asdict()))
+            except OSError:
+                os.ftruncate(descriptor, size)  # the next line must not continue half of this one
+                raise
 
     def remove(self, name: str) -> None:
         """Removes the record of a job. Quiet when there is none. Raises OSError."""
         path = self._path(name)
-        try:
+        with suppress(FileNotFoundError):
             if len(self._spare) >= _MOST_SPARE:
                 os.unlink(path)
             else:
                 os.rename(path, path + _SPARE_SUFFIX)
                 self._spare.append(path + _SPARE_SUFFIX)
-        except FileNotFoundError:
-            pass
 
     def load(self) -> Tuple[List[Record], List[str]]:
         """All records, and the names of files without a complete claim, for which no process was started."""

@@ -44,8 +44,7 @@ class AlgorithmConfig(ConfigBase):
     _names = "name class_name code_directory class_args"
 
     def json(self) -> Dict[str, Any]:
-        fields = {name: value for name, value in super().json().items() if value != {}}
-        return fields
+        return {name: value for name, value in super().json().items() if value != {}}
 
 
 class CustomAlgorithmConfig(AlgorithmConfig):
@@ -229,8 +228,7 @@ def _service(platform: Any) -> Any:
         return [_service(one) for one in platform]
     if platform in _SERVICES:
         return _SERVICES[platform]()
-    service = TrainingServiceConfig(platform=platform)
-    return service
+    return TrainingServiceConfig(platform=platform)
 
 
 def _folded(name: str) -> str:
