@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobSpec
 from nni_manager.domain.service import WaitCode
-from nni_manager.machines import placement_reasons
+from nni_manager.machines import placement
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
 from nni_manager.machines.placement import Placement
@@ -241,7 +241,7 @@ def gpu_findings(machine: MachineLedger, demand: Demand) -> Iterator[PreflightFi
         yield _finding(
             machine, Severity.WRONG, f"gpuIndices names GPU {missing[0]}, and {there}", "name only those that are there"
         )
-    elif never := placement_reasons.never_fits(machine, demand):
+    elif never := placement.never_fits(machine, demand):
         yield _finding(machine, Severity.WRONG, never, f"lower what a trial needs, or {_LEAVE_OUT}")
     else:
         free = len(machine.fitting(demand))

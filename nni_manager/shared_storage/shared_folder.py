@@ -39,10 +39,10 @@ from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit.contract import Host, PreflightFinding
 from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage import storage_folders
-from nni_manager.shared_storage.checked_code import sha256_of, unpack_command
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE, write_once
 from nni_manager.shared_storage.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
+from nni_manager.shared_storage.storage_folders import sha256_of, unpack_command
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 

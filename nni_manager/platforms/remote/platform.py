@@ -20,11 +20,11 @@ from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platforms.remote import checkpoint_removal, cleaning, job
+from nni_manager.platforms.remote import checkpoints, cleaning, job
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines, entries_of
-from nni_manager.platforms.remote.job_locations import JobLocations
+from nni_manager.platforms.remote.machine_jobs import JobLocations
 from nni_manager.platforms.remote.starting import Starting
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from trial_runner import protocol
@@ -197,7 +197,7 @@ class RemotePlatform(Platform[RemoteConfig]):
 
     async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
         groups = [(self._machines.get(key), group) for key, group in self._by_machine(handles).items()]
-        asked = (checkpoint_removal.remove(site, group) for site, group in groups if site is not None)
+        asked = (checkpoints.remove_checkpoints(site, group) for site, group in groups if site is not None)
         return {handle: why for answer in await asyncio.gather(*asked) for handle, why in answer.items()}
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:

@@ -13,10 +13,10 @@ from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.ssh.machine import Machine
 from nni_manager.platform_kit.contract import NoRoom, Room
 from nni_manager.platforms.remote import job
+from nni_manager.platforms.remote.checkpoints import CheckpointMoves
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
-from nni_manager.platforms.remote.job_locations import JobLocations
-from nni_manager.platforms.remote.moving import CheckpointMoves
+from nni_manager.platforms.remote.machine_jobs import JobLocations
 from nni_manager.shared_storage.shared_folder import SharedFolder
 
 

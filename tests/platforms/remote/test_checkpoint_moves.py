@@ -16,7 +16,7 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.ssh.address import Address
 from nni_manager.platforms.remote import job
-from nni_manager.platforms.remote.moving import CheckpointMoves
+from nni_manager.platforms.remote.checkpoints import CheckpointMoves
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
