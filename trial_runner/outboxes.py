@@ -8,8 +8,7 @@ from trial_runner import protocol
 from trial_runner.wire import foreign_files, outbox_files
 from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import Folder, OpenFolder
-from trial_runner.wire.outbox_files import file_name, newest_name, next_name
-from trial_runner.wire.records import Records, may_begin_at, read_records
+from trial_runner.wire.outbox_files import Records, file_name, may_begin_at, newest_name, next_name, read_records
 
 #: Bytes read at once by default.
 _CHUNK_BYTES = 256 * 1024

@@ -21,8 +21,7 @@ from nni_manager.shared_storage import kept_logs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.descriptors import Descriptor
-from trial_runner.wire.outbox_files import file_name, is_outbox
-from trial_runner.wire.records import HOLE, Records, read_records
+from trial_runner.wire.outbox_files import HOLE, Records, file_name, is_outbox, read_records
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from collections import deque
 from threading import Lock
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from trial_runner.tuner_host.user_tuner import entry_of, plain
-from trial_runner.tuner_host.verbs import HostedTuner, Message, call_hook
+from trial_runner.tuner_host.user_tuner import Hooked, entry_of, plain
+from trial_runner.tuner_host.verbs import HostedTuner, Message
 
 BASE = "MsgDispatcherBase"
 _log = logging.getLogger("tuner_host")
@@ -86,7 +86,7 @@ def make_instance(make: Callable[[], Any], base: type) -> Tuple[Any, Channel]:
     return make(), channel
 
 
-class UserAdvisor(HostedTuner):
+class UserAdvisor(Hooked, HostedTuner):
     """Speaks to `instance` as `MsgDispatcherBase` does."""
 
     watches = True
@@ -105,12 +105,6 @@ class UserAdvisor(HostedTuner):
         #: Trials that have ended since the last request, for each of which NNI asks for another one.
         self._freed = 0
         self._proposed = 0
-
-    def load_checkpoint(self) -> None:
-        call_hook(self._instance, "load_checkpoint")
-
-    def close(self) -> None:
-        call_hook(self._instance, "_on_exit")
 
     def update_search_space(self, search_space: Any) -> None:
         if self._is_initialized:

@@ -12,12 +12,30 @@ import inspect
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from trial_runner.tuner_host.verbs import HostedAssessor, HostedTuner, Message, call_hook
+from trial_runner.tuner_host.verbs import HostedAssessor, HostedTuner, Message
 
 _ITEMS = "__ndarray__"
 
 
-class UserTuner(HostedTuner):
+class Hooked:
+    """The methods of a user's class that NNI calls where there are any."""
+
+    _instance: Any
+
+    def load_checkpoint(self) -> None:
+        _call_hook(self._instance, "load_checkpoint")
+
+    def close(self) -> None:
+        _call_hook(self._instance, "_on_exit")
+
+
+def _call_hook(instance: Any, name: str) -> None:
+    hook = getattr(instance, name, None)
+    if hook is not None:
+        hook()
+
+
+class UserTuner(Hooked, HostedTuner):
     """Speaks to `instance` as NNI's dispatcher does."""
 
     def __init__(self, instance: Any) -> None:
@@ -31,12 +49,6 @@ class UserTuner(HostedTuner):
         self._saving: Dict[str, int] = {}
         self._proposed = 0
         self._imported = 0
-
-    def load_checkpoint(self) -> None:
-        call_hook(self._instance, "load_checkpoint")
-
-    def close(self) -> None:
-        call_hook(self._instance, "_on_exit")
 
     def update_search_space(self, search_space: Any) -> None:
         self._instance.update_search_space(search_space)
@@ -163,19 +175,13 @@ def _accepted(function: Callable[..., Any], extra: Dict[str, Any]) -> Dict[str, 
     return {name: value for name, value in extra.items() if name in parameters}
 
 
-class UserAssessor(HostedAssessor):
+class UserAssessor(Hooked, HostedAssessor):
     """Speaks to `instance` as NNI's dispatcher does."""
 
     def __init__(self, instance: Any) -> None:
         self._instance = instance
         #: For each running trial how many of its values the instance has seen.
         self._seen: Dict[str, int] = {}
-
-    def load_checkpoint(self) -> None:
-        call_hook(self._instance, "load_checkpoint")
-
-    def close(self) -> None:
-        call_hook(self._instance, "_on_exit")
 
     def judge(self, trial_id: str, history: Sequence[Any]) -> bool:
         self._seen[trial_id] = len(history)

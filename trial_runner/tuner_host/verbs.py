@@ -226,10 +226,3 @@ class Verbs:
         message = str(error) if isinstance(error, self._sentences) else f"{type(error).__name__}: {error}"
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         return {"kind": "raised", "message": message, "details": "".join(lines)}
-
-
-def call_hook(instance: Any, name: str) -> None:
-    """A method of a user's class that NNI calls where there is one."""
-    hook = getattr(instance, name, None)
-    if hook is not None:
-        hook()

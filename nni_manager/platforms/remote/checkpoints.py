@@ -27,10 +27,9 @@ from nni_manager.machines.ssh.bootstrap import program_command
 from nni_manager.machines.ssh.faults import MachineFault
 from nni_manager.machines.ssh.login import log_in
 from nni_manager.platform_kit.payload import checkpoint_beside
-from nni_manager.platforms.remote import job
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
-from nni_manager.platforms.remote.machine_jobs import JobLocations
+from nni_manager.platforms.remote.machine_jobs import JobLocations, attempt_folder
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -172,7 +171,7 @@ async def remove_checkpoints(site: ExperimentMachine, handles: Sequence[JobHandl
     """Removes the checkpoints of jobs' trials from their machine; answers why, of those that stay."""
     if not site.is_up:
         return dict.fromkeys(handles, site.why)
-    own = {handle: checkpoint_beside(job.attempt_folder(site.folder, handle.job_name)) for handle in handles}
+    own = {handle: checkpoint_beside(attempt_folder(site.folder, handle.job_name)) for handle in handles}
     stays = dict.fromkeys(own.values(), f"{site.entry.address.host} did not remove it within {_REMOVAL_S:.0f} s")
     with suppress(TimeoutError):  # the others are tried again
         async with asyncio.timeout(_REMOVAL_S):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ssh.address import Address
 from nni_manager.platform_kit.contract import Host
@@ -180,3 +181,8 @@ class MachineJobs(KeeperJobs):
         self.is_up = False
         self._down()
         super().on_disconnected()
+
+
+def attempt_folder(folder: str, job_name: str) -> str:
+    """The folder of a job's attempt; `folder`: of the experiment on the machine."""
+    return f"{folder}/trials/{attempt_directory_of(job_name)}"

@@ -9,12 +9,11 @@ from trial_runner import processes
 from trial_runner.keeper.code import copying
 from trial_runner.keeper.code.background import BackgroundWork
 from trial_runner.keeper.code.preparing import Preparing
-from trial_runner.keeper.jobs.adoption import Adoption
+from trial_runner.keeper.jobs.beginning import Adoption, Spawn
 from trial_runner.keeper.jobs.ending import Ending
 from trial_runner.keeper.jobs.files import JOBS, LOG, Home, Log, StateFiles
 from trial_runner.keeper.jobs.gpus import Gpus
 from trial_runner.keeper.jobs.job import Job, Jobs, Saving
-from trial_runner.keeper.jobs.spawn import Spawn
 from trial_runner.keeper.outboxes.outbox_follower import Follow
 from trial_runner.keeper.serving.listener import Connection, Listener
 from trial_runner.keeper.serving.requests import Message, Refusal, fault

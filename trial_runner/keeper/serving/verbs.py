@@ -9,10 +9,10 @@ from trial_runner import protocol
 from trial_runner.keeper.code import copying
 from trial_runner.keeper.code.preparing import Preparing
 from trial_runner.keeper.jobs import attempt_folder
+from trial_runner.keeper.jobs.beginning import Spawn
 from trial_runner.keeper.jobs.ending import Ending
 from trial_runner.keeper.jobs.gpus import Gpus
 from trial_runner.keeper.jobs.job import Jobs, Saving
-from trial_runner.keeper.jobs.spawn import Spawn
 from trial_runner.keeper.outboxes.outbox_follower import Follow
 from trial_runner.keeper.serving import requests
 from trial_runner.keeper.serving.requests import Message, Refusal, SpawnRequest, system_refusal
