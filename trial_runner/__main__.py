@@ -142,7 +142,6 @@ def _fetch(options: Settings, clients: List[Client], container: str) -> _Ready:
 
 
 def _claim(options: Settings, channel: str, container: str) -> Claim:
-    """The claim of this container for a manager that reads in it."""
     claim = Claim(options.system_dir, container)
     claim.make(registration(channel, container, _outboxes(options)))
     return claim

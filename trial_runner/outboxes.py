@@ -96,7 +96,7 @@ class Outboxes:
             yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, len(protocol.NOT_READ), [protocol.NOT_READ])
 
     def names(self) -> List[str]:
-        """The outboxes that there are now, as `wire.outbox_name` spells them; those that were read before come first,
+        """The outboxes that there are now, as `wire.outbox_files` spells them; those that were read before come first,
         however many other files there are."""
         return self._present(self._attempt_directory).names
 
@@ -135,7 +135,6 @@ class Outboxes:
         self._log("{} cannot be read: {}".format(path, error.strerror))
 
     def _name_of(self, file: str) -> str:
-        """The outbox that a file is now."""
         if file not in self._names:
             self._names[file] = newest_name(file, self._offsets)
         return self._names[file]

@@ -160,7 +160,9 @@ class MachinePool:
                 await parked.jobs.until_read()
                 job = (await parked.jobs.listed()).get(name)
             except PlatformUnavailable as error:
-                if self._may_be_at(parked.machine.name, name):
+                ledger = self._places.find(parked.machine.name)
+                # may it have the job, by this daemon or one before it?
+                if ledger is None or not ledger.was_read or ledger.has(name):
                     unknown.append(PlatformUnavailable(str(error)))
                 continue
             if job is not None:
@@ -170,11 +172,6 @@ class MachinePool:
         if unknown:
             raise unknown[0]
         return None
-
-    def _may_be_at(self, machine: str, name: str) -> bool:
-        """Whether a machine that cannot be asked may have the job, by this daemon or one before it."""
-        ledger = self._places.find(machine)
-        return ledger is None or not ledger.was_read or ledger.has(name)
 
     @contextmanager
     def held(self, found: Found, name: str) -> Iterator[None]:

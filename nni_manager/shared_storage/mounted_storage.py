@@ -165,7 +165,6 @@ class MountedStorage:
                 path.unlink(missing_ok=True)
 
     def _put_shared(self, code: Path) -> None:
-        """Puts the files that all attempts use."""
         if not self._mount_point.is_dir():
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
         if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():

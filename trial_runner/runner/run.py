@@ -170,9 +170,6 @@ class Run:
         heartbeat.begin(answer)
         hear_stop(answer, self._on_stop)
 
-    def _farewell(self) -> Status:
-        return Status(self._exited, lambda answer: hear_stop(answer, self._on_stop), self._say, 1)
-
     def _started(self) -> Dict[str, Any]:
         return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms, "nowMs": now_ms()}
 
@@ -183,7 +180,9 @@ class Run:
 
     def _write_evidence(self) -> None:
         if self._evidence is not None and not self._is_superseded:
-            self._evidence.write(self._settings, self._left(), self._say)
+            logs = {log.name: log.size for log in self._logs()}
+            left = Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
+            self._evidence.write(self._settings, left, self._say)
 
     # What happens, in the loop's thread
 
@@ -213,13 +212,9 @@ class Run:
         elif self._delivery is None or self._client is None or self._is_delivery_over:
             self._loop.stop()
         else:
-            is_reporter = self._settings.is_reporter
-            self._delivery.finish(self._farewell() if is_reporter else None)
+            farewell = Status(self._exited, lambda answer: hear_stop(answer, self._on_stop), self._say, 1)
+            self._delivery.finish(farewell if self._settings.is_reporter else None)
             self._stop_when_released()
-
-    def _left(self) -> Left:
-        logs = {log.name: log.size for log in self._logs()}
-        return Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
 
     def _stop_when_released(self) -> None:
         """Waits until the manager has read all: in a container that has ended it could not."""

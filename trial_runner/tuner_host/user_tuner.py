@@ -122,7 +122,7 @@ class UserTuner(Hooked, HostedTuner):
             for parameter_id in parameter_ids:
                 generated.append(one(parameter_id, **self._callback(one)))
         except Exception as error:
-            if not _is_no_more_trial(error):
+            if not any(base.__name__ == "NoMoreTrialError" for base in type(error).__mro__):
                 raise
         return generated
 
@@ -161,10 +161,6 @@ def _is_customized(result: Message) -> bool:
 def entry_of(result: Message) -> Message:
     """The result as an import has it."""
     return {"parameter": result["parameters"], "value": restored(result["value"])}
-
-
-def _is_no_more_trial(error: Exception) -> bool:
-    return any(base.__name__ == "NoMoreTrialError" for base in type(error).__mro__)
 
 
 def _accepted(function: Callable[..., Any], extra: Dict[str, Any]) -> Dict[str, Any]:

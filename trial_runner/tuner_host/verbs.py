@@ -128,7 +128,7 @@ class Verbs:
             "judge": self._judge,
             "search_space": self._search_space,
             "import": self._import,
-            "state": self._state,
+            "state": lambda _: {"tuner": self._started.state()},
         }
 
     def answer(self, request: Message) -> bytes:
@@ -197,9 +197,6 @@ class Verbs:
     def _import(self, request: Message) -> Message:
         self._started.import_data(request["data"])
         return {}
-
-    def _state(self, request: Message) -> Message:
-        return {"tuner": self._started.state()}
 
     @property
     def _started(self) -> HostedTuner:

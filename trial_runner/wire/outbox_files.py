@@ -7,7 +7,7 @@ files never have one spelling: text that can be stored, sent and shown everywher
 import json
 import os
 import re
-from typing import Callable, Container, Iterable, Iterator, List, Match, NamedTuple
+from typing import Callable, Container, Iterable, Iterator, List, NamedTuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
@@ -79,7 +79,8 @@ def file_name(spelling: str) -> str:
     """The name to ask `os` for; the other way of `spelled`."""
     if "\\" not in spelling:
         return spelling
-    return os.fsdecode(_SPELLED.sub(_byte, spelling.encode("utf-8", "surrogateescape")))
+    written = spelling.encode("utf-8", "surrogateescape")
+    return os.fsdecode(_SPELLED.sub(lambda match: bytes([int(match[1], 16)]) if match[1] else b"\\", written))
 
 
 def _spelled_character(character: str) -> str:
@@ -90,14 +91,10 @@ def _spelled_character(character: str) -> str:
     return "".join("\\x{:02x}".format(byte) for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def _byte(match: Match[bytes]) -> bytes:
-    return bytes([int(match.group(1), 16)]) if match.group(1) else b"\\"
-
-
 class Present(NamedTuple):
     """The outboxes found in an attempt's folder."""
 
-    #: Names of outboxes, as `outbox_name` spells them. Links, pipes and names that begin with a dot are none.
+    #: Names of outboxes, as `spelled` spells them. Links, pipes and names that begin with a dot are none.
     names: List[str]
     #: Folders that hold outboxes, deeper ones after their parents.
     folders: List[str]

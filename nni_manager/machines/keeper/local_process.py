@@ -30,6 +30,8 @@ class LocalKeeper:
     def __init__(self, directory: Path, socket: Path) -> None:
         self._directory = directory
         self._socket = socket
+        self._lock = directory / "keeper.lock"
+        self._errors = directory / "keeper.err"
         #: The folder it is in, kept open, so that it stays the same one on every file system; None until it is there.
         self._home = _open(directory.parent)
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,14 +146,6 @@ class LocalKeeper:
     def _last_words(self) -> str:
         words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
         return words[-500:] or f"see {self._errors.with_name('keeper.log')}"
-
-    @property
-    def _lock(self) -> Path:
-        return self._directory / "keeper.lock"
-
-    @property
-    def _errors(self) -> Path:
-        return self._directory / "keeper.err"
 
     def _spawn(self, ready: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "trial_runner.keeper", "serve"]

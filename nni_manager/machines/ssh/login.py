@@ -222,7 +222,6 @@ class _Client(asyncssh.SSHClient):
 
 
 def _fault(error: Exception, host: str, port: int, user: str, credential: Credential, judge: _HostKeys) -> Fault:
-    """The fault that an error stands for, in words, with what to do."""
     match error:
         case asyncssh.HostKeyNotVerifiable():
             return judge.fault(error.reason)

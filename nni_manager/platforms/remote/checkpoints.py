@@ -122,7 +122,6 @@ def _why(error: Exception) -> str:
 
 
 def _told(spec: JobSpec, trial_id: str, why: str) -> JobSpec:
-    """The job with words on its standard error."""
     whose = "" if trial_id == spec.trial_id else f" of trial {trial_id}"
     words = f"{protocol.ENV_CHECKPOINT_DIR}: the checkpoint{whose} was not brought here from another machine: {why}"
     log.warning("trial %s, attempt %d: %s", spec.trial_id, spec.attempt, words)

@@ -102,16 +102,18 @@ class ExperimentMachine:
     async def _run(self) -> None:
         connections, address = self._host.connections, self.entry.address
         owner = f"{self._host.experiment_id}/{self._host.service}"
-        async with connections.lease(address.key, owner, self._make, self.entry.credential.as_text()) as lease:
+        async with connections.lease(
+            address.key,
+            owner,
+            lambda: Machine(self.entry.address, connections, python_path=self.entry.python_path),
+            self.entry.credential.as_text(),
+        ) as lease:
             self._lease = lease
             lease.connection.on_health.append(self._on_health)
             try:
                 await self._live(lease)
             finally:
                 lease.connection.on_health.remove(self._on_health)
-
-    def _make(self) -> Machine:
-        return Machine(self.entry.address, self._host.connections, python_path=self.entry.python_path)
 
     async def _live(self, lease: Lease[Machine]) -> None:
         failed, refused = Backoff(_RETRY_WAITS_S), Backoff(_REFUSED_WAITS_S)

@@ -103,6 +103,7 @@ class ExperimentMachines:
         shared: SharedFolder | None,
     ) -> None:
         self._host = host
+        self._folder = host.folder / host.service
         self._locations = locations
         self._changed = changed
         self._has_gpus = has_gpus
@@ -129,7 +130,13 @@ class ExperimentMachines:
         """Reads the machines of the list, and former ones that have jobs. Raises OSError."""
         known = await self.look_up(config)
         await self.keep(config)
-        self._all = {key: self._site(one.entry) for key, one in known.items() if one.has_jobs}
+        self._all = {
+            key: ExperimentMachine(
+                one.entry, self._host, self._locations, self._changed, has_gpus=self._has_gpus, shared=self._shared
+            )
+            for key, one in known.items()
+            if one.has_jobs
+        }
 
     async def look_up(self, config: RemoteConfig) -> dict[str, Known]:
         """All machines of the list, and former ones that have had a job, by key. Raises OSError."""
@@ -188,15 +195,6 @@ class ExperimentMachines:
         before = load_machines(self._folder, self._host.private)
         used = {key: section for key, section in before.items() if self._locations.was_used(key)}
         return used | by_key(_listed(config))
-
-    @property
-    def _folder(self) -> Path:
-        return self._host.folder / self._host.service
-
-    def _site(self, entry: Entry) -> ExperimentMachine:
-        return ExperimentMachine(
-            entry, self._host, self._locations, self._changed, has_gpus=self._has_gpus, shared=self._shared
-        )
 
     async def _until_first(self) -> None:
         """Returns when a machine can be used and the others have had a moment, too, when it is known that none can,

@@ -75,9 +75,12 @@ class RemotePlatform(Platform[RemoteConfig]):
     async def __aenter__(self) -> Self:
         with _written_down():
             await self._machines.load(self.config)
-        self._pool = (
-            MachinePool(self.host, self._pool_machines(), lambda: self.host.wake("")) if self._gpu_number else None
-        )
+        if self._gpu_number:
+            parked = [
+                PoolMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
+                for site in self._machines
+            ]
+            self._pool = MachinePool(self.host, parked, lambda: self.host.wake(""))
         try:
             await self._machines.start()
         except BaseException:
@@ -102,12 +105,6 @@ class RemotePlatform(Platform[RemoteConfig]):
     def try_again(self) -> None:
         for site in self._machines:
             site.try_again()
-
-    def _pool_machines(self) -> list[PoolMachine]:
-        return [
-            PoolMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
-            for site in self._machines
-        ]
 
     def _demand(self, entry: Entry) -> Demand:
         return demand_of(

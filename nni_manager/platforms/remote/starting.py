@@ -1,5 +1,5 @@
-"""The start of a job: the choice of machine and GPUs, the exclusion of machines that fail to start it, and the request to
-a machine's keeper, with its folder, its command and its environment."""
+"""The start of a job: the choice of machine and GPUs, the exclusion of machines that fail to start it, and the request
+to a machine's keeper, with its folder, its command and its environment."""
 
 from __future__ import annotations
 

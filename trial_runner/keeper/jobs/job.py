@@ -16,6 +16,7 @@ class Job:
 
     def __init__(self, claim: Claim, log: Callable[[str], None]) -> None:
         self.claim = claim
+        self.name = claim.name
         self.main: Optional[MainProcess] = None
         #: Whether the main process is a child of this keeper, and so were all that came from it.
         self.is_child = False
@@ -42,10 +43,6 @@ class Job:
         self.is_followed = False
         #: All it will ever report was shipped.
         self.is_drained = False
-
-    @property
-    def name(self) -> str:
-        return self.claim.name
 
     def describe(self) -> Dict[str, Any]:
         """The *job* of the wire contract."""

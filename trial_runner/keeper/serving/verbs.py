@@ -37,10 +37,9 @@ class Verbs:
         self._ending = ending
         self._saving = saving
         self._gpus = gpus
-        self._boot_id = boot_id
         self.preparing: Preparing
         self._verbs: Dict[str, Callable[[Message], Dict[str, Any]]] = {
-            "hello": self._hello,
+            "hello": lambda _: {"version": protocol.VERSION, "pid": os.getpid(), "boot_id": boot_id},
             "list": self._list,
             "spawn": self._spawn_job,
             "follow": self._follow_jobs,
@@ -75,9 +74,6 @@ class Verbs:
             known = ", ".join(sorted(self._verbs))
             raise Refusal(protocol.INVALID, "There is no verb {!r}: use one of {}.".format(verb, known))
         return found
-
-    def _hello(self, message: Message) -> Dict[str, Any]:
-        return {"version": protocol.VERSION, "pid": os.getpid(), "boot_id": self._boot_id}
 
     def _list(self, message: Message) -> Dict[str, Any]:
         jobs = self.preparing.describe()
