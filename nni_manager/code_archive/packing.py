@@ -97,7 +97,8 @@ def _attempt(tree: Tree, target_folder: Path, is_wanted: Callable[[], bool]) -> 
     check_limits(listing, tree.directory)
     with _temporary(target_folder) as file:
         content_hash = write_tar(tree, listing, file, is_wanted)
-        if listing != (after := walk(tree, leave_out=own)):
+        after = walk(tree, leave_out=own)
+        if listing != after:
             raise Changed(first_difference(listing, after))
         path = _settle(file, target_folder / f"{content_hash}.tar.gz")
     return Archive(path=path, hash=content_hash, files=listing.files, bytes=listing.bytes)

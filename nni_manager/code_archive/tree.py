@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import os.path
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
