@@ -103,7 +103,7 @@ def _judge(point: str) -> Optional[Dict[str, str]]:
     if not SETTINGS["may_mount"]:
         return _as_folder(point)
     if mounted is None:
-        return _not_empty(point) if _has_files(point) else None
+        return _not_empty(point) if os.path.isdir(point) and os.listdir(point) else None
     ours = Record(point).source
     if mark is None and (ours == _source() if ours else _is_it(mounted)):
         return _writable(point)
@@ -177,10 +177,6 @@ def _mounted(point: str) -> Optional[Mounted]:
 
 def _unescaped(text: str) -> str:
     return text.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
-
-
-def _has_files(point: str) -> bool:
-    return os.path.isdir(point) and bool(os.listdir(point))
 
 
 # Mounting

@@ -14,7 +14,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import require_text
 from nni_manager.domain.version import MOST_CHARACTERS, is_legible
 from trial_runner import protocol
-from trial_runner.wire.outbox_name import is_outbox
+from trial_runner.wire.outbox_files import is_outbox
 
 Json = dict[str, Any]
 

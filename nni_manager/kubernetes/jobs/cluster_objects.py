@@ -21,9 +21,8 @@ from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.shared_storage.checked_code import sha256_of
 from nni_manager.shared_storage.mounted_storage import AttemptFolder, MountedStorage
-from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
+from nni_manager.shared_storage.storage_folders import experiment_folder, make_root, sha256_of
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.

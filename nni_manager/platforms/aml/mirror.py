@@ -21,7 +21,7 @@ from nni_manager.platforms.aml.blobs import Blobs
 from nni_manager.platforms.aml.held_files import HeldFile
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
-from trial_runner.wire.outbox_name import is_outbox
+from trial_runner.wire.outbox_files import is_outbox
 
 log = logging.getLogger(__name__)
 

@@ -195,8 +195,6 @@ class LocalPlatform(Platform[LocalConfig]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The place where a trial works."""
-
     command: str
     directory: str
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from nni_manager.machines.ssh.login import log_in
 from nni_manager.platform_kit.connections import Connections, Place
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote import trial_python
-from nni_manager.platforms.remote.sharing import ask
+from nni_manager.platforms.remote.shipping import ask
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
 from trial_runner import protocol

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.machines.ssh.bootstrap import first_line
 from nni_manager.machines.ssh.faults import MachineFault
 from nni_manager.machines.ssh.login import log_in
 from nni_manager.platform_kit import trial_python
 from nni_manager.platform_kit.trial_python import TrialPython
-from nni_manager.platforms.remote import job
 
+#: Variables of the session that logged in, which trials do not get.
+OF_THE_SESSION = frozenset(
+    {"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "PWD", "SHLVL"}
+)
 #: What puts another Python first.
 HOW = "name the folder of {} in `pythonPath` of that machine"
 #: Seconds for the answer and the start of what asks.
@@ -23,9 +28,9 @@ async def ask(entry: Entry) -> TrialPython:
     Raises MachineFault.
     """
     text = trial_python.program(
-        job.command(trial_python.QUESTION, entry.pre_command),
-        path=job.folder_of_python(entry.python_path, "~") if entry.python_path else "",
-        dropped=job.OF_THE_SESSION,
+        command_of(trial_python.QUESTION, entry.pre_command),
+        path=folder_of_python(entry.python_path, "~") if entry.python_path else "",
+        dropped=OF_THE_SESSION,
     )
     connection = await log_in(entry.address, entry.credential)
     try:
@@ -51,3 +56,17 @@ async def trouble(entry: Entry, needed: str) -> str:
         raise error.fault.error(entry.address.host) from error
     wrong = found.refusal(needed)
     return wrong and f"{wrong}; {found.advice(needed, HOW)}"
+
+
+def command_of(command: str, before: str) -> str:
+    """The trial's command after `preCommand`; a failure of that fails the trial."""
+    if not before:
+        return command
+    return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"
+
+
+def folder_of_python(python_path: str, home: str) -> str:
+    """The folder that is put in front of PATH: where `pythonPath` names an interpreter, the folder it is in."""
+    path = f"{home}/{python_path[2:]}" if python_path.startswith("~/") else python_path
+    name = PurePosixPath(path).name
+    return str(PurePosixPath(path).parent) if name.startswith("python") and "/bin/" in path else path

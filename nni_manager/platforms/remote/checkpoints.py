@@ -1,7 +1,8 @@
-"""The checkpoint of a trial follows it to another machine: before an attempt starts there, it is brought from the last
-one that has one, be it the trial's own or that of the trial which it continues; it comes into the trial's own folder.
+"""The checkpoints of trials on machines: brought along, and removed.
 
-It goes from one login to the other through this process, in pieces, and is never whole in memory or on this machine's
+The checkpoint of a trial follows it to another machine: before an attempt starts there, it is brought from the last one
+that has one, be it the trial's own or that of the trial which it continues; it comes into the trial's own folder. It
+goes from one login to the other through this process, in pieces, and is never whole in memory or on this machine's
 disk. What cannot be brought is said: in the log, and on the standard error of the attempt that begins without it.
 """
 
@@ -12,21 +13,23 @@ import json
 import logging
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import asyncssh
 
+from nni_manager.domain.errors import PlatformError
 from nni_manager.domain.ids import attempt_directory, checkpoint_directory_of, job_name
-from nni_manager.domain.job import JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.ssh.bootstrap import program_command
 from nni_manager.machines.ssh.faults import MachineFault
 from nni_manager.machines.ssh.login import log_in
+from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
-from nni_manager.platforms.remote.job_locations import JobLocations
+from nni_manager.platforms.remote.machine_jobs import JobLocations, attempt_folder
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -119,7 +122,6 @@ def _why(error: Exception) -> str:
 
 
 def _told(spec: JobSpec, trial_id: str, why: str) -> JobSpec:
-    """The job with words on its standard error."""
     whose = "" if trial_id == spec.trial_id else f" of trial {trial_id}"
     words = f"{protocol.ENV_CHECKPOINT_DIR}: the checkpoint{whose} was not brought here from another machine: {why}"
     log.warning("trial %s, attempt %d: %s", spec.trial_id, spec.attempt, words)
@@ -158,3 +160,30 @@ async def _answer(process: asyncssh.SSHClientProcess[bytes]) -> dict[str, Any]:
         words = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
         raise EOFError(words[-1] if words else "it ended")
     return dict(json.loads(line))
+
+
+#: Seconds for one machine, below the limit of the verb: one that hangs does not keep those of other machines.
+_REMOVAL_S = 20.0
+
+
+async def remove_checkpoints(site: ExperimentMachine, handles: Sequence[JobHandle]) -> dict[JobHandle, str]:
+    """Removes the checkpoints of jobs' trials from their machine; answers why, of those that stay."""
+    if not site.is_up:
+        return dict.fromkeys(handles, site.why)
+    own = {handle: checkpoint_beside(attempt_folder(site.folder, handle.job_name)) for handle in handles}
+    stays = dict.fromkeys(own.values(), f"{site.entry.address.host} did not remove it within {_REMOVAL_S:.0f} s")
+    with suppress(TimeoutError):  # the others are tried again
+        async with asyncio.timeout(_REMOVAL_S):
+            for folder in tuple(stays):
+                stays[folder] = await _why_not_removed(site, folder)
+    return {handle: stays[folder] for handle, folder in own.items() if stays[folder]}
+
+
+async def _why_not_removed(site: ExperimentMachine, folder: str) -> str:
+    """Empty: it is gone, and what was on its way to it, too."""
+    try:
+        await site.machine.remove(folder)
+        await site.machine.remove(folder + protocol.CHECKPOINT_ARRIVING)
+    except PlatformError as error:
+        return str(error)
+    return ""
