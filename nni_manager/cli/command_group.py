@@ -84,23 +84,17 @@ def _report(error: Exception, program: str) -> int:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, click.UsageError):
-        return f"{error.format_message().rstrip('.')}{_help_hint(error.ctx)}"
+        hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None else ""
+        return f"{error.format_message().rstrip('.')}{hint}"
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, NniManagerError):
         return " ".join(str(error).splitlines())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"{error!r} {_origin(error)}; this is a fault of ours, please report it"
-
-
-def _help_hint(context: click.Context | None) -> str:
-    return f"; see `{context.command_path} --help`" if context is not None else ""
-
-
-def _origin(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"at {os.path.basename(frame.filename)}:{frame.lineno}"
+    place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return f"{error!r} at {place}; this is a fault of ours, please report it"
 
 
 def _complain(*lines: str) -> None:

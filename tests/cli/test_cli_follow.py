@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from fake_manager import FakeManager, state
 
-from nni_manager.cli.experiment.wait_for_end import follow
+from nni_manager.cli.experiment.watch import follow
 from nni_manager.client.errors import Unreachable
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.programs.progress import Progress

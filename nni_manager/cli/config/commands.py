@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, tuner_python_option
 from nni_manager.cli.command_group import BAD_INPUT
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.output.values import echo_json, warn
-from nni_manager.cli.session import Connect, to_read
+from nni_manager.cli.output import echo_json, warn
+from nni_manager.cli.session import Connect, data_directory_option, to_read, tuner_python_option
 from nni_manager.client.caller import own_environment, program, resolve_data_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 

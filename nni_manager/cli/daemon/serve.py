@@ -1,11 +1,15 @@
-"""`nni-manager serve` (the daemon), `runner` (the program that runs trials in containers of a cluster) and
-`stand-in-path` (the substitute for NNI's SDK)."""
+"""`nni-manager serve` (the daemon), and what other programs get of this installation.
+
+`runner` is the program that runs trials in containers of a cluster, `stand-in-path` the substitute for NNI's SDK,
+`nni-hook` the shell code with which NNI's own launchers start experiments on our daemon.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,9 +18,24 @@ from typing import Any
 
 import click
 
-from nni_manager.cli.caller import data_directory_option
+from nni_manager.cli.session import data_directory_option
 from nni_manager.client.caller import read_token
 from nni_manager.domain.errors import InvalidInput, NniManagerError
+from nni_manager.programs import hook
+
+
+@click.command("nni-hook")
+def nni_hook() -> None:
+    """Print shell code with which NNI's own nnictl and Python programs start experiments on this daemon.
+
+    For a shell of the environment that has NNI: eval "$(nni-manager nni-hook)"
+    """
+    folder = Path(hook.__file__).parent / "path"
+    node = folder / "nni_node" / "node"
+    if not os.access(node, os.X_OK):
+        raise NniManagerError(f"{node} may not be executed: make it so (`chmod +x`), or install nni-manager anew")
+    click.echo(f'export PYTHONPATH={shlex.quote(str(folder))}"${{PYTHONPATH:+:$PYTHONPATH}}"')
+    click.echo(f"export NNI_NODE_PYTHON={shlex.quote(sys.executable)}")
 
 
 @click.group()

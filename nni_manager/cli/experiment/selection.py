@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from nni_manager.cli.session import same_daemon
+from nni_manager.cli.session import Connect, same_daemon
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 id_argument = click.argument("id", required=False)
 #: The help of an option that names a trial.
 trial_help = "Its id, the beginning of one, or its number."
+
+
+def reach(connect: Connect, given: str | None) -> tuple[ManagerClient, str]:
+    """A client of the daemon, and the id of the chosen experiment. Raises as `choose`."""
+    client = connect()
+    return client, choose(client, given)
 
 
 def choose(client: ManagerClient, given: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.output.values import warn
+from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound

@@ -67,8 +67,7 @@ def credentials(connect: Connect, *, id: str | None) -> None:
 
     Where the private file of the experiment's folder is missing, this environment is kept anew, too.
     """
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     references = client.experiment(id_)["references"]
     environment = None if current().is_remote else own_environment()
     client.renew_secrets(id_, given_secrets.require_secrets(references, os.environ), environment)
@@ -91,10 +90,8 @@ def credentials(connect: Connect, *, id: str | None) -> None:
 @click.option("--now", is_flag=True, help="Cancel what runs on services that are removed.")
 def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     """Add, change or remove training services; each is meant by its `name`, or by its position."""
-
     sections, references, directory = _read_services(file)
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     secrets = given_secrets.require_secrets(references, os.environ)
     found = client.change(id_, body(sections, secrets, directory, now=now))
     click.echo(f"Experiment {id_}: {_summary(found['services'])}.")
@@ -116,15 +113,13 @@ def labels(
     fields = {field: value for field, value in given.items() if value is not None}
     if not fields:
         raise click.UsageError("give --name, --tags, --notes or --archive", click.get_current_context())
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     client.change(id_, fields)
     click.echo(f"Experiment {id_}: {', '.join(fields)} changed.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
-    client = connect()
-    id_ = selection.choose(client, given)
+    client, id_ = selection.reach(connect, given)
     found = client.change(id_, {field: value})
     shown = "" if isinstance(value, dict) else f" is {value} now"
     click.echo(f"Experiment {id_}: {field}{shown or ' is changed'}.")
@@ -154,16 +149,14 @@ def _read_services(file: str) -> tuple[object, tuple[str, ...], str]:
     from nni_manager.config.reading.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
-    values: object = yaml_reader.read(read_text(str(path)), file).root.value
-    whole = isinstance(values, dict) and "platform" not in values
-    sections = _of_whole(values, file) if whole else values
+    sections: object = yaml_reader.read(read_text(str(path)), file).root.value
+    if isinstance(sections, dict) and "platform" not in sections:
+        sections = sections.get("trainingService")
+        if sections is None:
+            raise InvalidInput(
+                f"{file}: has no trainingService; write one, or its section alone with `platform:` in it"
+            )
     return sections, _references(sections), str(path.parent)
-
-
-def _of_whole(values: Any, file: str) -> object:
-    if (sections := values.get("trainingService")) is None:
-        raise InvalidInput(f"{file}: has no trainingService; write one, or its section alone with `platform:` in it")
-    return sections
 
 
 def _references(sections: object) -> tuple[str, ...]:

@@ -1,16 +1,123 @@
-"""Tables that fit the terminal: columns are narrowed, then left out, and a long note goes below its row.
+"""What commands print: facts, tables that fit the terminal, JSON for programs; colours, confirmations.
 
-Without a terminal every column is shown, as wide as its widest cell.
+A file or a pipe has neither width nor colours; without a terminal every column is shown, as wide as its widest cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nni_manager.cli.output import terminal
-from nni_manager.cli.output.values import flat, wrapped
+import click
+
 from nni_manager.client.formats import cut
+
+#: Line breaks, tabs and other characters that move a terminal's cursor.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+_COMMAND = re.compile(r"`[^`]+`")
+
+
+def echo_json(answer: object) -> None:
+    click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def warn(messages: Iterable[str]) -> None:
+    """Prints each message on a line of stderr: a warning must not spoil output that a program reads."""
+    for message in messages:
+        click.echo(f"warning: {flat(message)}", err=True)
+
+
+def facts(pairs: Mapping[str, str], columns: int | None = None) -> str:
+    """Names and values as text, one line for each name that has a value.
+
+    With `columns`, a value is wrapped. A word, such as a path, stays in one piece so that it can be copied.
+    """
+    shown = {name: flat(value) for name, value in pairs.items() if value}
+    width = max(map(len, shown), default=0) + 2
+    return "\n".join(
+        f"{name.ljust(width)}{_look(name)(line)}" if number == 0 else f"{'':{width}}{line}"
+        for name, value in shown.items()
+        for number, line in enumerate([value] if columns is None else wrapped(value, columns - width))
+    )
+
+
+def _look(name: str) -> Callable[[str], str]:
+    return coloured_status if name == "status" else str
+
+
+def wrapped(text: str, columns: int, *, indent: str = "", most: int | None = None) -> list[str]:
+    """The text in lines of `columns` characters (20 at least), at most `most` lines.
+
+    A word or a command in backticks stays in one piece, so that it can be copied.
+    """
+    wrap = textwrap.TextWrapper(
+        width=max(columns, 20),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        max_lines=most,
+        placeholder=" …",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    in_one_piece = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    return [line.replace("\0", " ") for line in wrap.wrap(in_one_piece)]
+
+
+def flat(cell: str) -> str:
+    """The text on one line: each line break, tab or run of other control characters becomes a blank."""
+    return " ".join(filter(None, _CONTROLS.split(cell)))
+
+
+#: The colour of a status; a status without one looks like other text.
+_COLOURS = {
+    "SUCCEEDED": "green",
+    "DONE": "green",
+    "RUNNING": "cyan",
+    "FAILED": "red",
+    "SYS_CANCELED": "red",
+    "ERROR": "red",
+    "ON HOLD": "red",
+    "UNKNOWN": "yellow",
+    "EARLY_STOPPED": "yellow",
+    "STOPPING": "yellow",
+}
+
+
+def terminal_width() -> int | None:
+    """The terminal's width in columns; None: there is no terminal, so nothing is cut, wrapped or left out."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def coloured_status(text: str) -> str:
+    """A status in its colour. `text`: the status, perhaps with blanks around it, or with a colon and a sentence."""
+    colour = _COLOURS.get(text.partition(":")[0].strip())
+    return click.style(text, fg=colour) if colour and _has_colours() else text
+
+
+def heading(text: str) -> str:
+    return click.style(text, bold=True) if text and _has_colours() else text
+
+
+def _has_colours() -> bool:
+    """Whether output has colours; any value of the variable NO_COLOR switches them off (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def confirmed(question: str) -> bool:
+    """Whether the answer is yes; without a terminal or a line of input it is no."""
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        click.echo()
+        return False
+
 
 _GAP = "  "
 #: Indent of a note below its row.
@@ -42,7 +149,7 @@ class Table:
     left_out: tuple[str, ...] = ()
 
 
-def plain(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def plain_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """The table as text, at its natural width."""
     return layout([Column(header=header) for header in headers], rows, None).text
 
@@ -114,8 +221,8 @@ def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[in
 def _lines(
     columns: Sequence[Column], cells: Sequence[Row], widths: Sequence[int], notes: Sequence[Sequence[str]] = ()
 ) -> str:
-    lines = [_line([column.header for column in columns], widths, [terminal.heading] * len(columns))]
-    looks = [terminal.coloured_status if column.is_status else str for column in columns]
+    lines = [_line([column.header for column in columns], widths, [heading] * len(columns))]
+    looks = [coloured_status if column.is_status else str for column in columns]
     for number, row in enumerate(cells):
         lines.append(_line(row, widths, looks))
         lines += notes[number] if notes else ()
