@@ -46,8 +46,8 @@ from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.nni import nni_registry
 from nni_manager.store.ownership import Ownership
+from nni_manager.web import report
 from nni_manager.web.pages import PagesContext, create_pages
-from nni_manager.web.report import report
 
 log = logging.getLogger(__name__)
 

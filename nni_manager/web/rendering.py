@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from nni_manager.analysis.query import Query
 from nni_manager.analysis.service import Analysis
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
@@ -124,12 +126,28 @@ async def back(request: Request) -> Response:
     form = await form_of(request)
     if "list" in form:
         query = form["list"][0] if _QUERY.fullmatch(form["list"][0]) else ""
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/?{query}".rstrip("?"), HTTPStatus.SEE_OTHER)
+        return redirect(request, f"/?{query}".rstrip("?"))
     rest = form.get("back", [""])[0]
     rest = rest if _REST.fullmatch(rest) else ""
     slash = "" if rest.startswith("?") or not rest else "/"
-    base = request.scope.get("root_path", "")
-    return RedirectResponse(f"{base}/experiments/{experiment_id(request)}{slash}{rest}", HTTPStatus.SEE_OTHER)
+    return to_experiment(request, f"{slash}{rest}")
+
+
+def redirect(request: Request, path: str) -> Response:
+    """A redirect to a path of the pages, which are below the prefix that the request has."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", HTTPStatus.SEE_OTHER)
+
+
+def to_experiment(request: Request, rest: str = "") -> Response:
+    """A redirect to the first page of the experiment in the path, or to another one of it: ``/trials/3``."""
+    return redirect(request, f"/experiments/{experiment_id(request)}{rest}")
+
+
+async def ask(request: Request, question: str, query: Query) -> dict[str, Any]:
+    """The answer to a question about the trials of the experiment in the path. Raises as `Analysis.ask`."""
+    answer = await context_of(request).analysis.ask(experiment_id(request), question, query)
+    found: dict[str, Any] = json.loads(answer.text)
+    return found
 
 
 def _rest(request: Request) -> str:

@@ -53,8 +53,8 @@ from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, metrics, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
+from nni_manager.web import report
 from nni_manager.web.rendering import PagesContext
-from nni_manager.web.report import report
 from tests.scheduler.fake_endpoints import FakeEndpoints
 from tests.scheduler.fake_listener import FakeListener
 from tests.store.life import add_with

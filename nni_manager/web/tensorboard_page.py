@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError
@@ -13,7 +13,7 @@ from nni_manager.scheduler.tensorboard import log_folders
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import one_trial
 from nni_manager.web.experiment_pages import render_tab
-from nni_manager.web.rendering import context_of, experiment_id, form_of
+from nni_manager.web.rendering import context_of, experiment_id, form_of, to_experiment
 from nni_manager.web.shared_pages import of_experiment, shared
 
 #: Trials that are shown where none is named.
@@ -34,13 +34,13 @@ async def _start(request: Request) -> Response:
         await context.service.tensorboards.start(id_, ids)
     except NniManagerError as error:
         return await _render(request, wanted=wanted, error=str(error), status=HTTPStatus.BAD_REQUEST)
-    return _again(request)
+    return to_experiment(request, "/tensorboard")
 
 
 async def _stop(request: Request) -> Response:
     boards = context_of(request).service.tensorboards
     await boards.stop(boards.get(experiment_id(request), request.path_params["board"]))
-    return _again(request)
+    return to_experiment(request, "/tensorboard")
 
 
 async def _render(request: Request, *, wanted: str, error: str = "", status: int = HTTPStatus.OK) -> Response:
@@ -70,11 +70,6 @@ def _ids(connection: Connection, numbers: list[int]) -> list[str]:
     if numbers:
         return [one_trial.id_of(connection, number) for number in numbers]
     return log_folders.newest(connection, _NEWEST)
-
-
-def _again(request: Request) -> Response:
-    base = request.scope.get("root_path", "")
-    return RedirectResponse(f"{base}/experiments/{experiment_id(request)}/tensorboard", HTTPStatus.SEE_OTHER)
 
 
 _HERE = "/experiments/{id}/tensorboard"

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.analysis.query import Query
@@ -19,7 +19,7 @@ from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError
 from nni_manager.store.experiment import provenance
 from nni_manager.web import formats
 from nni_manager.web.experiment_pages import render_tab
-from nni_manager.web.rendering import context_of, experiment_id, form_of
+from nni_manager.web.rendering import ask, context_of, experiment_id, form_of, to_experiment
 from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import config_of
 
@@ -113,8 +113,7 @@ async def _sent(request: Request) -> Response:
         await context_of(request).service.change(experiment_id(request), fields)
     except NniManagerError as error:
         return await _render_form(request, changes, error=str(error), status=HTTPStatus.BAD_REQUEST)
-    base = request.scope.get("root_path", "")
-    return RedirectResponse(f"{base}/experiments/{experiment_id(request)}", HTTPStatus.SEE_OTHER)
+    return to_experiment(request)
 
 
 def _check(request: Request, fields: Mapping[str, object]) -> None:
@@ -193,8 +192,7 @@ async def _masked(request: Request) -> dict[str, Any]:
 
 
 async def _dimensions(request: Request) -> list[Dimension]:
-    answer = await context_of(request).analysis.ask(experiment_id(request), "columns", Query())
-    return [dimension(one) for one in json.loads(answer.text)["parameters"]]
+    return [dimension(one) for one in (await ask(request, "columns", Query()))["parameters"]]
 
 
 def dimension(one: Mapping[str, Any]) -> Dimension:

@@ -1,23 +1,71 @@
-"""Experiments side by side: what differs in their configs, then what came of each."""
+"""``/compare-experiments?ids=a,b``: up to five experiments side by side; without ids, the form that chooses them.
+
+What differs in their configs comes first, then what came of each.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
 from nni_manager.analysis.flattened import flat
 from nni_manager.config.masking import mask
-from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
+from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
 from nni_manager.web import formats, shown_experiments
-from nni_manager.web.experiment.config_page import lines as fields_of
-from nni_manager.web.table.compared import Line, lines
+from nni_manager.web.config_page import lines as fields_of
+from nni_manager.web.rendering import context_of, render
+from nni_manager.web.table.trial_table import Line, lines
 
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext
+
+
+#: Most experiments side by side: of more, neither columns nor curves can be told apart.
+MOST = 5
+#: Experiments that the form offers, newest first.
+_OFFERED = 200
+
+
+async def _page(request: Request) -> Response:
+    ids = _ids(request)
+    if len(ids) < 2:
+        return await _form(request, ids)
+    context = context_of(request)
+    found = await asyncio.gather(*(_read(context, id_) for id_ in ids))
+    everything = request.query_params.get("all") == "1"
+    table = compare(found, everything=everything)
+    curves = [{"id": one.entry.id, "name": one.name} for one in table.experiments if not one.error]
+    return render(request, "compare_experiments.html", table=table, ids=",".join(ids), curves=curves)
+
+
+async def _form(request: Request, ids: list[str]) -> Response:
+    entries = (await context_of(request).service.entries())[: -_OFFERED - 1 : -1]
+    return render(request, "choose_experiments.html", entries=entries, ids=ids, most=MOST)
+
+
+def _ids(request: Request) -> list[str]:
+    """The ids in the address, each once: joined by commas, or a field for each, as the form sends them.
+
+    Raises NotFound for a malformed id, InvalidInput for too many.
+    """
+    given = ",".join(request.query_params.getlist("ids")).split(",")
+    ids = list(dict.fromkeys(text.strip() for text in given if text.strip()))
+    for id_ in ids:
+        if EXPERIMENT_ID.fullmatch(id_) is None:
+            raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+    if len(ids) > MOST:
+        raise InvalidInput(f"ids: at most {MOST} experiments are compared, not {len(ids)}; leave some out")
+    return ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +99,14 @@ class Comparison:
     everything: bool
 
 
-def build(experiments: Sequence[OneExperiment], *, everything: bool) -> Comparison:
+def compare(experiments: Sequence[OneExperiment], *, everything: bool) -> Comparison:
     """`everything`: fields that do not differ, too. An experiment that cannot be read has no part in what differs."""
-    read = [one for one in experiments if not one.error]
-    config = sorted(lines("", [one.fields for one in read]), key=lambda line: not line.differs)
+    _read = [one for one in experiments if not one.error]
+    config = sorted(lines("", [one.fields for one in _read]), key=lambda line: not line.differs)
     shown = config if everything else [line for line in config if line.differs]
-    facts = [*lines("", [one.facts for one in read]), *lines("of the best trial", [one.best for one in read])]
+    facts = [*lines("", [one.facts for one in _read]), *lines("of the best trial", [one.best for one in _read])]
     return Comparison(
-        experiments=[*read, *(one for one in experiments if one.error)],
+        experiments=[*_read, *(one for one in experiments if one.error)],
         config=shown,
         hidden=len(config) - len(shown),
         facts=facts,
@@ -66,7 +114,7 @@ def build(experiments: Sequence[OneExperiment], *, everything: bool) -> Comparis
     )
 
 
-async def read(context: PagesContext, id: str) -> OneExperiment:
+async def _read(context: PagesContext, id: str) -> OneExperiment:
     """One experiment; one that cannot be read says why. Raises NotFound for an id that is not known."""
     entry = await context.service.entry(id)
     live, now_ms = context.service.live(id), context.clock()
@@ -99,3 +147,6 @@ def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
         "time at work": formats.duration(found.exec_ms),
         "created": formats.moment(entry.created_ms),
     }
+
+
+ROUTES = [Route("/compare-experiments", _page)]

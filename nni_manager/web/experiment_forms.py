@@ -1,17 +1,21 @@
-"""Forms about one experiment, open or closed: its name, notes and tags; archiving; deleting it."""
+"""Buttons and forms about one experiment: stop, resume, kill a trial; name, notes, tags; archive, delete.
+
+They are sent, and answered with a redirect to where they were.
+"""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from nni_manager.domain.errors import NniManagerError, status_of
+from nni_manager.domain.errors import NniManagerError, NotFound, status_of
+from nni_manager.domain.ids import TRIAL_ID
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES, MOST_TAGS, tags_in
-from nni_manager.web.rendering import back, context_of, experiment_id, form_of, is_on_endpoint, render
+from nni_manager.web.rendering import back, context_of, experiment_id, form_of, is_on_endpoint, redirect, render
 
 
 async def _about(request: Request) -> Response:
@@ -64,11 +68,32 @@ async def _delete(request: Request) -> Response:
     await context.service.delete(id_, also=lambda: context.release_code(id_))
     if is_on_endpoint(request):
         return render(request, "closed.html", id=id_)
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/", HTTPStatus.SEE_OTHER)
+    return redirect(request, "/")
 
 
 async def _entry(request: Request) -> Entry:
     return await context_of(request).service.entry(experiment_id(request))
+
+
+async def _stop(request: Request) -> Response:
+    """Answers when its trials have ended. An endpoint closes with its experiment, so there is no page to return to."""
+    await context_of(request).service.stop(experiment_id(request))
+    if is_on_endpoint(request):
+        return render(request, "closed.html", id=experiment_id(request))
+    return await back(request)
+
+
+async def _resume(request: Request) -> Response:
+    await context_of(request).service.resume(experiment_id(request))
+    return await back(request)
+
+
+async def _kill(request: Request) -> Response:
+    id_, trial_id = experiment_id(request), request.path_params["trial_id"]
+    if TRIAL_ID.fullmatch(trial_id) is None:
+        raise NotFound(f"{trial_id!r} is no trial id; the experiment's page lists its trials")
+    await context_of(request).service.kill_trial(id_, trial_id)
+    return await back(request)
 
 
 _HERE = "/experiments/{id}"
@@ -78,4 +103,7 @@ ROUTES = [
     Route(f"{_HERE}/archive", _archive, methods=["POST"]),
     Route(f"{_HERE}/delete", _ask_to_delete),
     Route(f"{_HERE}/delete", _delete, methods=["POST"]),
+    Route(f"{_HERE}/stop", _stop, methods=["POST"]),
+    Route(f"{_HERE}/resume", _resume, methods=["POST"]),
+    Route(f"{_HERE}/trials/{{trial_id}}/kill", _kill, methods=["POST"]),
 ]
