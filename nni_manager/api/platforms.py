@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request
 
-from nni_manager.api import service_descriptions, submission
-from nni_manager.api.context import Context
+from nni_manager.api import experiment_description, submission
+from nni_manager.api.context import ApiContext, Context
 from nni_manager.api.errors import documented
+from nni_manager.api.schemas import platforms as schema
 from nni_manager.api.schemas.daemon import (
     Clean,
     Cleaned,
@@ -21,6 +22,8 @@ from nni_manager.api.schemas.daemon import (
 )
 from nni_manager.api.schemas.platforms import Platforms
 from nni_manager.platform_kit import contract
+from nni_manager.scheduler.experiments.about import service_map
+from nni_manager.scheduler.experiments.about.service_map import Gpu, MachineState, ServiceState
 
 router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
 
@@ -33,7 +36,7 @@ router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
 )
 async def show(context: Context) -> Platforms:
     """Which services are up, what each GPU is doing, and what waits for GPUs. From memory: nothing is asked."""
-    return await service_descriptions.describe(context)
+    return await describe(context)
 
 
 @router.post(
@@ -120,4 +123,66 @@ def _left_object(found: contract.LeftObject, own: str) -> LeftObject:
     )
     return LeftObject(
         experiment=found.experiment_id, manager=whose, what=found.what, created_ms=found.created_ms, stays=found.stays
+    )
+
+
+async def describe(context: ApiContext) -> schema.Platforms:
+    """Raises StoreError."""
+    service = context.service
+    found = await service_map.read(service.open_experiments, service.connections)
+    return schema.Platforms(
+        services=[_service(one) for one in found],
+        line=[
+            schema.InLine(
+                experiment=one.experiment_id, service=one.service, machines=list(one.machines), places=one.places
+            )
+            for one in service_map.line(service.connections)
+        ],
+    )
+
+
+def _service(state: ServiceState) -> schema.SharedService:
+    return schema.SharedService(
+        platform=state.platform,
+        address=state.address,
+        uses=[
+            schema.ServiceUse(
+                experiment=use.experiment_id,
+                name=use.experiment_name,
+                service=experiment_description.describe_service(use.service),
+            )
+            for use in state.uses
+        ],
+        machines=[_machine(machine) for machine in state.machines],
+    )
+
+
+def _machine(state: MachineState) -> schema.Machine:
+    report = state.report
+    return schema.Machine(
+        name=report.name,
+        key=report.key,
+        why=report.why,
+        drained=report.is_drained,
+        jobs=report.jobs,
+        processors=report.processors,
+        load=report.load,
+        gpus=[_gpu(gpu) for gpu in state.gpus],
+        gpu_trouble=state.gpu_trouble,
+    )
+
+
+def _gpu(gpu: Gpu) -> schema.Gpu:
+    return schema.Gpu(
+        index=gpu.card.index,
+        name=gpu.card.name,
+        memory_bytes=gpu.card.memory_bytes,
+        error=gpu.card.error,
+        trials=[
+            schema.JobOnGpu(experiment=job.experiment_id, trial=job.trial_id, memory_bytes=job.memory_bytes)
+            for job in gpu.jobs
+        ],
+        processes=[
+            schema.ProcessOnGpu(pid=one.pid, user=one.user, memory_bytes=one.memory_bytes) for one in gpu.others
+        ],
     )

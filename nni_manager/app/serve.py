@@ -18,8 +18,7 @@ from starlette.types import ASGIApp
 from nni_manager import __version__
 from nni_manager.analysis.service import Analysis, answering
 from nni_manager.api import code, submission
-from nni_manager.api.access.guard import Guard
-from nni_manager.api.access.local_users import LocalUsers
+from nni_manager.api.access.guard import Guard, LocalUsers
 from nni_manager.api.application import create_api, create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.application import create_nni_application

@@ -22,7 +22,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.analysis.service import Analysis
-from nni_manager.api.access.local_users import PEER
+from nni_manager.api.access.guard import PEER
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses

@@ -21,8 +21,7 @@ from typing import Any, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from nni_manager.api.access.guard import HARDENING
-from nni_manager.api.access.local_users import PEER
+from nni_manager.api.access.guard import HARDENING, PEER
 from nni_manager.app.listening.peer import Peer
 from nni_manager.app.listening.reserves import Connections
 from nni_manager.app.log import Sparing
