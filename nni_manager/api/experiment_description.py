@@ -9,7 +9,7 @@ from typing import Any
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas import experiments as schema
 from nni_manager.config import credentials, experiment_file
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
 from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold

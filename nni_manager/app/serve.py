@@ -36,7 +36,7 @@ from nni_manager.app.listening.ports import Reserved, reserve
 from nni_manager.app.listening.trial_listener import TrialListenerSocket
 from nni_manager.app.nni_list import NniList
 from nni_manager.client import service_note
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.disk_watch import watched

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
-from nni_manager.config.algorithms import arguments_model
+from nni_manager.config.sections.algorithm_section import arguments_model
 from nni_manager.config.sections.experiment_model import Experiment
 from nni_manager.config.sections.formats import FORMATS
 from nni_manager.config.sections.model_fields import fields_of, is_list, marks_of, models_in

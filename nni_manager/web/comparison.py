@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.analysis.flattened import flat
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.store.index import overview

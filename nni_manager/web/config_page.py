@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from nni_manager.analysis.query import Query
 from nni_manager.config import experiment_file
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError
 from nni_manager.store.experiment import provenance
 from nni_manager.web import formats

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.config import admission
-from nni_manager.config.daemon_settings.settings import own_environment
+from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, Problem
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.web.rendering import context_of, is_on_endpoint, reads_only, redirect, render

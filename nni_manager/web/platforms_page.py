@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from nni_manager.config import credentials, experiment_file
-from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.config.service_change import ServiceChange
+from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.service import ServiceStatus

@@ -20,7 +20,7 @@ from typing import Any
 
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.service import Analysis
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store.experiment import provenance

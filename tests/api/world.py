@@ -27,7 +27,7 @@ from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config import admission, experiment_file
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.experiment import ExperimentStatus, Hold

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config.reading import document, yaml_parser, yaml_process
+from nni_manager.config.reading import document, yaml_parser, yaml_reader
 from nni_manager.config.reading.document import MAX_DEPTH, Patience, Unreadable
 from nni_manager.config.reading.source import LARGE_CHARACTERS
 from nni_manager.config.reading.yaml_parser import parse_here
@@ -217,7 +217,7 @@ def test_a_large_text_is_refused_as_a_small_one_is(text: str, line: int) -> None
 
 def test_a_text_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As what the YAML library may do for minutes, where nothing can be asked to end."""
-    monkeypatch.setattr(yaml_process, "LIMIT_S", 1)
+    monkeypatch.setattr(yaml_reader, "LIMIT_S", 1)
     _library(monkeypatch, tmp_path, "pass")
     with pytest.raises(Unreadable, match="takes longer than 1 s"):
         parse(PADDING)

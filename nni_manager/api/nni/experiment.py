@@ -21,7 +21,7 @@ from nni_manager.api.nni.addressed import (
     read_json,
     require_writable,
 )
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.domain.text import require_finite

@@ -148,7 +148,7 @@ def serve(
 def _serve(settings: dict[str, object], **listeners: Any) -> int:
     gc.disable()  # until all is built: collecting garbage during the imports is a sixth of the start
     from nni_manager.app import serve as app
-    from nni_manager.config.daemon_settings import settings as configured
+    from nni_manager.config import settings as configured
 
     settings["allow_local_users"] = _allowed(settings["allow_local_users"])
     code: int = app.serve(configured.load(settings, os.environ), **listeners)
@@ -157,8 +157,7 @@ def _serve(settings: dict[str, object], **listeners: Any) -> int:
 
 def _allowed(text: object) -> object:
     """The value of ``--allow-local-users``. Raises InvalidInput."""
-    from nni_manager.config.daemon_settings.local_users import local_users
-    from nni_manager.config.reading.plain_scalars import plain_value
+    from nni_manager.config.reading.scalars import local_users, plain_value
 
     try:
         return local_users(plain_value(text)) if isinstance(text, str) else None

@@ -1,14 +1,16 @@
 """The formats of single values.
 
 Each function takes a raw value and returns its canonical form, or raises ValueError with the end of a sentence that
-begins with the field's name. No text repeats a value that may be a secret.
+begins with the field's name. No text repeats a value that may be a secret. `plain_value` comes before: it reads what
+stands without quotes.
 """
 
 from __future__ import annotations
 
 import math
+import pwd
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from nni_manager.domain.ids import EXPERIMENT_ID
 
@@ -229,3 +231,46 @@ def _index_list(raw: object) -> list[int]:
     if len(indices) < len(items):
         raise ValueError('must be GPU indices such as [0, 1], 0 or "0,1"')
     return indices
+
+
+_WORDS: Mapping[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INT = re.compile(r"[-+]?[0-9]{1,300}")
+_BASED_INT = re.compile(r"0(?:x[0-9a-fA-F]{1,300}|o[0-7]{1,300})")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+def plain_value(text: str) -> bool | int | float | str | None:
+    """The value of an unquoted scalar; its text where it is no number, truth value or null."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    if _BASED_INT.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    special = _SPECIAL_FLOAT.fullmatch(text)
+    return float(text.replace(".", "", 1)) if special else text
+
+
+def local_users(raw: object) -> bool | frozenset[int]:
+    """True: all users; else the ids of those that are named, in a list or with commas between them. Raises
+    ValueError."""
+    if isinstance(raw, bool):
+        return raw
+    names = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(names, list):
+        raise ValueError(f"must be true, false or names of users, not {kind(raw)}")
+    return frozenset(_uid(text(name).strip()) for name in names)
+
+
+def _uid(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        raise ValueError(f"names {name!r}, which is no user of this machine") from None

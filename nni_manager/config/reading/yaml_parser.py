@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from nni_manager.config.reading.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable, patience
-from nni_manager.config.reading.plain_scalars import plain_value
+from nni_manager.config.reading.scalars import plain_value
 
 _CORE = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from nni_manager.config.reading import scalars
-from nni_manager.config.reading.plain_scalars import plain_value
+from nni_manager.config.reading.scalars import plain_value
 from nni_manager.config.reading.source import Source, read_text
 from nni_manager.config.sections.experiment_model import LogLevel
 from nni_manager.config.sections.model_fields import fields_of
