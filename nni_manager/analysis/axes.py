@@ -12,7 +12,7 @@ import numpy as np
 
 from nni_manager.analysis import selection
 from nni_manager.analysis.answers import columns
-from nni_manager.analysis.columns.growing import Floats, Integers
+from nni_manager.analysis.columns.column import Floats, Integers
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.columns.trial_set import TrialSet
 from nni_manager.analysis.json_text import numbers

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.columns.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.column import Floats, Integers, Mask
 from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
 from nni_manager.analysis.query import DEFAULT_KEY
+from nni_manager.analysis.selection import Asked
 from nni_manager.domain.trial import TrialStatus
 
 _PROVISIONAL = [

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.columns.growing import Floats, Integers
+from nni_manager.analysis.columns.column import Floats, Integers
 from nni_manager.analysis.columns.trial_set import TrialSet
 from nni_manager.analysis.drawn import sample
+from nni_manager.analysis.selection import Asked
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nni_manager.analysis.columns.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.column import Floats, Integers, Mask, ValueColumn
 from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
-from nni_manager.analysis.columns.value_column import ValueColumn
 from nni_manager.analysis.query import DEFAULT_KEY, Condition, Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
@@ -201,3 +201,17 @@ def _alphabetical(texts: list[Any]) -> Floats:
     """The place of each text among all; NaN for an empty one."""
     places = {text: place for place, text in enumerate(sorted(set(texts)))}
     return np.array([places[text] if text else np.nan for text in texts], np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question about one experiment; `connection` is in the transaction in which `trials` were read."""
+
+    trials: TrialSet
+    query: Query
+    connection: sqlite3.Connection
+    now_ms: int
+
+
+#: Computes the fields of an answer. A field ``state`` that is ``computing`` says that it will change by itself.
+Answerer = Callable[[Asked], dict[str, Any]]

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.client.caller import DATA_VARIABLE, DEFAULT_DATA_DIRECTORY, MANAGER_VARIABLE
-from nni_manager.client.chosen_daemon import ChosenDaemon, choose, connect
+from nni_manager.client.caller import (
+    DATA_VARIABLE,
+    DEFAULT_DATA_DIRECTORY,
+    MANAGER_VARIABLE,
+    ChosenDaemon,
+    choose,
+    connect,
+)
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:

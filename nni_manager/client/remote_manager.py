@@ -6,7 +6,7 @@ from typing import Any
 
 from nni_manager import __version__
 from nni_manager.client.address import parse_url
-from nni_manager.client.errors import TokenRefused
+from nni_manager.client.connection import TokenRefused
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.version import fits

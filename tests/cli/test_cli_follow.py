@@ -9,7 +9,7 @@ import pytest
 from fake_manager import FakeManager, state
 
 from nni_manager.cli.experiment.watch import follow
-from nni_manager.client.errors import Unreachable
+from nni_manager.client.connection import Unreachable
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.programs.progress import Progress
 from nni_manager.programs.waiting import StateFeed, StreamEnded

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.columns.growing import Floats
+from nni_manager.analysis.columns.column import Floats, ValueColumn
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
-from nni_manager.analysis.columns.value_column import ValueColumn
 from nni_manager.analysis.json_text import short
 from nni_manager.analysis.query import DEFAULT_KEY
+from nni_manager.analysis.selection import Asked
 
 #: Choices that are listed, the most frequent first where the search space has none.
 MOST_CHOICES = 50

@@ -20,8 +20,7 @@ from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.stop import stop as stop_experiments
 from nni_manager.cli.output import echo_json, facts
 from nni_manager.cli.session import current, daemon_options, data_directory_option
-from nni_manager.client.caller import resolve_data_directory
-from nni_manager.client.chosen_daemon import connect
+from nni_manager.client.caller import connect, resolve_data_directory
 from nni_manager.client.formats import moment
 from nni_manager.domain.errors import Conflict, InvalidInput
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from nni_manager.analysis.choice_list import joined, split
-from nni_manager.analysis.query import Condition, Query
+from nni_manager.analysis.query import Condition, Query, joined, split
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.web import formats
 

@@ -1,16 +1,51 @@
-"""One column of values that users chose: numbers, and codes of everything that is no number."""
+"""Columns that grow at their end: arrays, values of any kind, and groups of columns by flat names (`flattened`)."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nni_manager.analysis.columns.growing import Floats, Growing, Integers, Mask
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_SMALLEST = 64
+
+
+class Growing:
+    """A one-dimensional array; `array` is the part in use, and a view."""
+
+    def __init__(self, dtype: type, fill: float) -> None:
+        self._data: NDArray[Any] = np.empty(_SMALLEST, dtype)
+        self._fill = fill
+        self.size = 0
+
+    @property
+    def array(self) -> NDArray[Any]:
+        return self._data[: self.size]
+
+    @property
+    def nbytes(self) -> int:
+        return self._data.nbytes
+
+    def resize(self, size: int) -> None:
+        """Grows to `size` elements; new ones have the fill value."""
+        if size > len(self._data):
+            grown = np.empty(max(size, len(self._data) * 3 // 2), self._data.dtype)
+            grown[: self.size] = self.array
+            self._data = grown
+        self._data[self.size : size] = self._fill
+        self.size = size
+
+    def put(self, positions: Any, values: Any) -> None:
+        """Writes values at positions below `size`."""
+        self._data[positions] = values
 
 
 class _Absent:
@@ -161,3 +196,43 @@ def _is_spelled(label: Any, choice: str) -> bool:
 
 def _plain(number: float) -> int | float:
     return int(number) if number.is_integer() and abs(number) < 2**53 else float(number)
+
+
+#: Most columns; further names are counted, and left out.
+MOST_COLUMNS = 400
+
+
+class NamedColumns:
+    """Columns by name, in the order in which the names came."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, ValueColumn] = {}
+        self.size = 0
+        #: Names beyond the most columns.
+        self.left_out: set[str] = set()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns.values())
+
+    def resize(self, size: int) -> None:
+        self.size = size
+        for column in self.columns.values():
+            column.resize(size)
+
+    def put(self, positions: NDArray[np.int64], groups: Sequence[Mapping[str, Any]]) -> None:
+        """Writes the flat groups of the trials at `positions`."""
+        for name in dict.fromkeys(chain.from_iterable(groups)):
+            self._column(name)
+        for name, column in self.columns.items():
+            column.put(positions, [group.get(name, ABSENT) for group in groups])
+
+    def _column(self, name: str) -> None:
+        if name in self.columns:
+            return
+        if len(self.columns) >= MOST_COLUMNS:
+            if len(self.left_out) < MOST_COLUMNS:
+                self.left_out.add(name)
+            return
+        self.columns[name] = ValueColumn()
+        self.columns[name].resize(self.size)
