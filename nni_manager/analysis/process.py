@@ -110,9 +110,10 @@ class WorkerProcess:
         finally:
             self._kill()
         code = await self._process.wait()
+        ending = f"signal {-code}" if code < 0 else f"exit code {code}"
         for future in self._asked.values():
             if not future.done():
-                sentence = f"the process that answers about trials ended ({_ending(code)}); {_AGAIN}"
+                sentence = f"the process that answers about trials ended ({ending}); {_AGAIN}"
                 future.set_exception(AnalysisUnavailable(sentence))
 
     def _take(self, header: dict[str, Any], text: bytes) -> None:
@@ -131,7 +132,3 @@ def _refusal(kind: str, text: str) -> Exception:
         return AnalysisUnavailable("a fault in the manager, nothing of yours; its log has the details")
     kinds = {error.__name__: error for error in (InvalidInput, NotFound)}
     return kinds.get(kind, InvalidInput)(text) if kind in (*kinds, "BadDimension") else AnalysisUnavailable(text)
-
-
-def _ending(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -106,7 +106,9 @@ class CodeFolders:
             with contextlib.suppress(OSError):  # a later sweep tries again
                 if folder.name.startswith(_DOOMED):  # left by a daemon that was killed
                     _remove(folder)
-                elif now_s - folder.stat().st_mtime > _age_limit_s(folder) and not any(folder.glob("experiments/*")):
+                elif now_s - folder.stat().st_mtime > (
+                    _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
+                ) and not any(folder.glob("experiments/*")):
                     self._remove(folder)
 
     def _place(self, sha256: str) -> Path:
@@ -130,10 +132,6 @@ def _remove(folder: Path) -> None:
     """Removes the folder; the next sweep retries what remains."""
     for finding in removal.remove(str(folder)):
         log.warning("of code that was sent: %s", finding)
-
-
-def _age_limit_s(folder: Path) -> float:
-    return _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
 
 
 @contextmanager

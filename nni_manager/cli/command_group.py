@@ -118,10 +118,11 @@ def _written_out(words: Iterator[str], command: click.Command, context: click.Co
         if word.startswith("-"):
             name, equals, value = word.partition("=")
             option = _option(name, command, context)
-            name = name if option is None else _spelled(name, option)
+            if option is not None and name not in _names(option):
+                name = _begin(name, option)[0]
             yield f"{name}{equals}{value}"
             if option is not None and not equals:
-                yield from islice(words, _values(option))
+                yield from islice(words, 0 if option.is_flag or option.count else option.nargs)
             continue
         yield word
         if isinstance(command, click.Group):
@@ -146,11 +147,3 @@ def _names(option: click.Option) -> list[str]:
 
 def _begin(name: str, option: click.Option) -> list[str]:
     return [one for one in _names(option) if one.startswith(name)]
-
-
-def _spelled(name: str, option: click.Option) -> str:
-    return name if name in _names(option) else _begin(name, option)[0]
-
-
-def _values(option: click.Option) -> int:
-    return 0 if option.is_flag or option.count else option.nargs

@@ -20,8 +20,7 @@ from nni_manager.cli.experiment.export import export, report
 from nni_manager.cli.experiment.import_results import import_results
 from nni_manager.cli.experiment.listing import experiment
 from nni_manager.cli.experiment.prune import prune
-from nni_manager.cli.experiment.stop import stop
-from nni_manager.cli.experiment.update import update
+from nni_manager.cli.experiment.update import stop, update
 from nni_manager.cli.experiment.watch import top
 from nni_manager.cli.experiment.webui import tensorboard, webui
 from nni_manager.cli.trial.commands import trial

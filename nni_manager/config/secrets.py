@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.config.reading import placeholders
+from nni_manager.config.reading import scalars
 from nni_manager.config.reading.scalars import text
 from nni_manager.config.reading.source import Source
 from nni_manager.config.sections.model_fields import fields_of, given_kind, kinds, marks_of, models_in
@@ -37,7 +37,7 @@ def read_secret(raw: object, name: str, source: Source) -> str:
         return value
     if value == MASK:
         raise ValueError("is masked; write the real value, or a reference such as ${VARIABLE} or file:path")
-    placeholders.refuse_whole(value)
+    scalars.refuse_one_placeholder(value)
     reference, found = _resolve(value, name, source)
     if found is not None:
         source.secrets[reference] = found

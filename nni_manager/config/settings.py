@@ -120,7 +120,13 @@ def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Set
 
     Raises ConfigInvalid with all problems.
     """
-    directory = Path(os.path.realpath(os.path.expanduser(_data_directory(arguments, environment))))
+    directory = Path(
+        os.path.realpath(
+            os.path.expanduser(
+                str(arguments.get("data_dir") or environment.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)
+            )
+        )
+    )
     given = {_alias(name): value for name, value in arguments.items() if value is not None and name != "data_dir"}
     values = _from_file(directory / FILE) | _from_environment(environment) | given
     return Settings.model_validate({**values, "data_dir": directory})
@@ -147,10 +153,6 @@ def _make_private(directory: Path) -> None:
         raise InvalidInput(f"{directory} is not a folder of this user; remove it, or set XDG_RUNTIME_DIR")
     if stat.S_IMODE(status.st_mode) != 0o700:
         directory.chmod(0o700)
-
-
-def _data_directory(arguments: Mapping[str, object], environment: Mapping[str, str]) -> str:
-    return str(arguments.get("data_dir") or environment.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:

@@ -44,7 +44,7 @@ async def platforms_page(request: Request, *, error: str = "", status: int = 200
         services=[(state, _worst(state)) for state in states],
         line=service_map.line(service.connections),
         names=names,
-        listed=_with_machine_lists(states),
+        listed=frozenset(state.platform for state in states if any(one.report.is_listed for one in state.machines)),
         error=error,
     )
 
@@ -52,11 +52,6 @@ async def platforms_page(request: Request, *, error: str = "", status: int = 200
 def _worst(state: ServiceState) -> str:
     found = {use.service.status for use in state.uses}
     return next((one.value for one in _WORST if one in found), ServiceStatus.UP.value)
-
-
-def _with_machine_lists(states: Sequence[ServiceState]) -> frozenset[str]:
-    """The platforms whose machines can be added and drained here."""
-    return frozenset(state.platform for state in states if any(one.report.is_listed for one in state.machines))
 
 
 #: Fields of a machine in the form: name → whether it is a number.

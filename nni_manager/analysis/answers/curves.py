@@ -15,11 +15,10 @@ import numpy as np
 from nni_manager.analysis import selection
 from nni_manager.analysis.columns.column import Floats, Integers
 from nni_manager.analysis.columns.trial_set import STATUSES
-from nni_manager.analysis.drawn import sample, selected
 from nni_manager.analysis.flattened import parsed
 from nni_manager.analysis.json_text import numbers, plain, short
 from nni_manager.analysis.query import DEFAULT_KEY
-from nni_manager.analysis.selection import Asked
+from nni_manager.analysis.selection import Asked, sample, selected
 from nni_manager.store.experiment import trial_columns
 from nni_manager.store.experiment.trial_columns import Row
 

@@ -11,9 +11,8 @@ import numpy as np
 from nni_manager.analysis import selection
 from nni_manager.analysis.columns.column import Floats, Integers, Mask, ValueColumn
 from nni_manager.analysis.columns.trial_set import TrialSet
-from nni_manager.analysis.drawn import sample
 from nni_manager.analysis.json_text import short
-from nni_manager.analysis.selection import Asked
+from nni_manager.analysis.selection import Asked, sample
 from nni_manager.store.experiment import trial_columns
 
 MOST_GROUPS = 50
@@ -37,12 +36,14 @@ def _group(asked: Asked, code: int, failed: Any) -> dict[str, Any]:
     positions = np.flatnonzero(failed & (trials["failure"] == code))
     positions = positions[np.argsort(trials["ended"][positions], kind="stable")]
     newest = int(positions[-1])
-    attempt, cause, exit_code, signal, line = _evidence(asked, newest)
+    attempt, cause, exit_code, signal, line = trial_columns.failure_evidence(
+        asked.connection, asked.trials.ids[newest]
+    ) or (1, "", None, None, "")
     return {
         "failure": trials.failure_hashes[code],
         "key": trials.failures[code],
         "sentence": trials.reasons.get(newest, ""),
-        "cause": cause or _cause(trials.failures[code]),
+        "cause": cause or trials.failures[code].partition(":")[0].partition(",")[0],
         "exitCode": exit_code,
         "signal": signal,
         "line": line,
@@ -52,15 +53,6 @@ def _group(asked: Asked, code: int, failed: Any) -> dict[str, Any]:
         "ranges": [],
         "example": {"number": int(trials["number"][newest]), "id": trials.ids[newest], "attempt": attempt},
     }
-
-
-def _evidence(asked: Asked, position: int) -> tuple[Any, ...]:
-    return trial_columns.failure_evidence(asked.connection, asked.trials.ids[position]) or (1, "", None, None, "")
-
-
-def _cause(key: str) -> str:
-    """The reason that a failure key begins with."""
-    return key.partition(":")[0].partition(",")[0]
 
 
 def _moment(asked: Asked, positions: Integers, at: int) -> dict[str, Any]:

@@ -6,18 +6,23 @@ parameter explains of what makes a trial one of the best.
 
 from __future__ import annotations
 
+import logging
+import threading
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from nni_manager.analysis import axes, importance, selection
-from nni_manager.analysis.axes import Axis
-from nni_manager.analysis.columns.column import Integers
-from nni_manager.analysis.drawn import Drawn, drawn, flags, sample, selected
+from nni_manager.analysis import selection
+from nni_manager.analysis.answers import columns
+from nni_manager.analysis.answers.columns import Axis
+from nni_manager.analysis.columns.column import Floats, Integers
+from nni_manager.analysis.columns.trial_set import TrialSet
 from nni_manager.analysis.json_text import numbers, plain, short
-from nni_manager.analysis.selection import Asked
+from nni_manager.analysis.selection import Asked, Drawn, drawn, flags, sample, selected
 from nni_manager.domain.errors import InvalidInput
 
 #: Parameters without a named one.
@@ -27,10 +32,10 @@ _MOST_POINTS = 200
 
 def effect(asked: Asked) -> dict[str, Any]:
     trials, query = asked.trials, asked.query
-    found, known = drawn(asked, provisional=False), importance.current(asked)
-    names = [query.parameter] if query.parameter else axes.names(trials, known.values, _MOST_PARAMETERS)
+    found, known = drawn(asked, provisional=False), current(asked)
+    names = [query.parameter] if query.parameter else columns.names(trials, known.values, _MOST_PARAMETERS)
     shares = dict(known.values)
-    told = [_parameter(asked, axes.axis(trials, "parameter", name), found, shares.get(name)) for name in names]
+    told = [_parameter(asked, columns.axis(trials, "parameter", name), found, shares.get(name)) for name in names]
     return {"parameters": told, "importanceState": known.state, **found.counts(len(found.positions))}
 
 
@@ -88,12 +93,12 @@ def pair(asked: Asked) -> dict[str, Any]:
 def _axes(asked: Asked) -> tuple[Axis, Axis]:
     """The named parameters; where names are missing, those that matter most."""
     trials, query = asked.trials, asked.query
-    known = axes.names(trials, importance.current(asked).values, 3) if not (query.a and query.b) else []
+    known = columns.names(trials, current(asked).values, 3) if not (query.a and query.b) else []
     free = [name for name in known if name not in (query.a, query.b)]
     names = [given or (free.pop(0) if free else "") for given in (query.a, query.b)]
     if "" in names:
         raise InvalidInput(f"{'ab'[names.index('')]}: is missing, and there are not two parameters; give a name")
-    return axes.axis(trials, "a", names[0]), axes.axis(trials, "b", names[1])
+    return columns.axis(trials, "a", names[0]), columns.axis(trials, "b", names[1])
 
 
 def _cell(asked: Asked, values: Any, cell: int, positions: Integers, width: int) -> dict[str, Any]:
@@ -125,10 +130,10 @@ def parallel(asked: Asked) -> dict[str, Any]:
     trials, query = asked.trials, asked.query
     found = drawn(asked, provisional=False)
     ranks = selection.ranks(trials, query)
-    known = importance.current(asked)
-    names = list(query.axes) or axes.names(trials, known.values, _MOST_AXES - 1)
-    shown = [axes.axis(trials, "axes", name) for name in names[: _MOST_AXES - 1]]
-    shown.append(axes.result_axis(np.where(selection.comparable(trials, query.key), found.values, np.nan)))
+    known = current(asked)
+    names = list(query.axes) or columns.names(trials, known.values, _MOST_AXES - 1)
+    shown = [columns.axis(trials, "axes", name) for name in names[: _MOST_AXES - 1]]
+    shown.append(columns.result_axis(np.where(selection.comparable(trials, query.key), found.values, np.nan)))
     always = flags(trials, ranks.order[: query.top], selected(asked))
     lines = sample(trials, found.positions, MOST_LINES, always)
     lines = lines[np.argsort(-ranks.rank[lines], kind="stable")]
@@ -152,10 +157,10 @@ def _histogram(axis: Axis, positions: Integers) -> dict[str, Any]:
 
 
 def importance_of_each(asked: Asked) -> dict[str, Any]:
-    found = importance.current(asked)
+    found = current(asked)
     return {
         "state": found.state,
-        "method": importance.METHOD,
+        "method": METHOD,
         "sample": found.sample,
         "of": found.completed,
         "sentence": found.sentence or _sentence(found),
@@ -163,11 +168,11 @@ def importance_of_each(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _sentence(found: importance.Importance) -> str:
+def _sentence(found: Importance) -> str:
     which = (
         f"{found.sample} of {found.completed} trials" if found.sample < found.completed else f"{found.sample} trials"
     )
-    return f"{importance.METHOD} of {which} with a result; parameters that some of them lack are left out"
+    return f"{METHOD} of {which} with a result; parameters that some of them lack are left out"
 
 
 def groups(bins: Integers, positions: Integers) -> Iterator[tuple[int, Integers]]:
@@ -178,3 +183,139 @@ def groups(bins: Integers, positions: Integers) -> Iterator[tuple[int, Integers]
     for start, end in pairwise([*starts.tolist(), len(ordered)]):
         if ordered[start] >= 0:
             yield int(ordered[start]), positions[order[start:end]]
+
+
+log = logging.getLogger(__name__)
+
+METHOD = "PED-ANOVA"
+MOST_TRIALS = 5000
+#: Trials with a result below which nothing is computed.
+LEAST_TRIALS = 10
+#: Growth of the number of trials with a result after which it is computed again.
+_GROWTH = 1.05
+
+
+@dataclass(slots=True)
+class Importance:
+    """A computation; `values` are those of an earlier one until it is done."""
+
+    #: Trials with a result when it began.
+    completed: int
+    sample: int
+    #: (name, share), the most important first.
+    values: list[tuple[str, float]] = field(default_factory=list)
+    is_done: bool = False
+    #: Why there is none; empty: there is.
+    sentence: str = ""
+
+    @property
+    def state(self) -> str:
+        """``ready``, ``computing`` or ``unavailable``."""
+        return "computing" if not self.is_done else "unavailable" if self.sentence else "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    name: str
+    #: Per trial of the sample: a number, or the index of a choice.
+    values: Floats
+    log: bool
+    is_choice: bool
+
+
+def current(asked: Asked) -> Importance:
+    """The importance for the query's key and direction; a computation is begun where it is missing or outdated."""
+    trials, query = asked.trials, asked.query
+    order = selection.ranks(trials, query).order
+    known: dict[Any, Importance] = trials.kept.setdefault("importance", {})
+    name = (query.key, selection.maximizes(trials, query))
+    found = known.get(name)
+    if found is None or _is_outdated(found, len(order)):
+        found = known[name] = _begin(asked, np.sort(order), found)
+    return found
+
+
+def _is_outdated(found: Importance, completed: int) -> bool:
+    has_grown = completed > found.completed and completed >= found.completed * _GROWTH
+    return found.is_done and (completed < found.completed or has_grown)
+
+
+def _begin(asked: Asked, positions: Integers, before: Importance | None) -> Importance:
+    trials = asked.trials
+    chosen = sample(trials, positions, MOST_TRIALS)
+    found = Importance(len(positions), len(chosen), before.values if before else [])
+    parameters = _parameters(trials, chosen)
+    if len(chosen) < LEAST_TRIALS:
+        found.sentence = f"importance needs at least {LEAST_TRIALS} trials with a result; there are {len(chosen)}"
+    elif not parameters:
+        found.sentence = "no parameter differs between the trials"
+    if found.sentence:
+        found.values, found.is_done = [], True
+        return found
+    results = selection.results(trials, asked.query.key)[chosen]
+    is_better_high = selection.maximizes(trials, asked.query)
+    work = (found, parameters, results, is_better_high)
+    threading.Thread(target=_compute, args=work, name="importance", daemon=True).start()
+    return found
+
+
+def _parameters(trials: TrialSet, chosen: Integers) -> list[_Parameter]:
+    """The parameters that every trial of the sample has, and that differ."""
+    found = []
+    for name, column in trials.parameters.columns.items():
+        space = trials.space.get(name)
+        is_choice = column.has_texts or (space is not None and space.choices is not None)
+        values = (column.categories().codes if is_choice else column.numbers)[chosen].astype(np.float64)
+        has_all = bool(np.isfinite(values).all()) and not (is_choice and bool((values < 0).any()))
+        if len(values) and has_all and values.min() < values.max():
+            is_log = space is not None and space.log and bool(values.min() > 0)
+            found.append(_Parameter(name, values, is_log, is_choice))
+    return found
+
+
+def _compute(found: Importance, parameters: list[_Parameter], results: Floats, is_better_high: bool) -> None:
+    """Fills in the importances; runs in a thread of its own."""
+    try:
+        shares = _evaluate(parameters, results, is_better_high)
+        found.values = sorted(shares.items(), key=lambda share: -share[1])
+    except Exception as error:  # whatever optuna makes of odd values
+        log.debug("importance", exc_info=True)
+        found.values, found.sentence = [], f"it cannot be computed of these trials ({error})"
+    found.is_done = True
+
+
+def _evaluate(parameters: list[_Parameter], results: Floats, is_better_high: bool) -> dict[str, float]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is experimental in optuna
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        study = optuna.create_study(
+            direction="maximize" if is_better_high else "minimize", sampler=optuna.samplers.RandomSampler(seed=0)
+        )
+        distributions = {one.name: _distribution(optuna, one) for one in parameters}
+        columns = {one.name: _values(one) for one in parameters}
+        study.add_trials(
+            [
+                optuna.trial.create_trial(
+                    params={name: values[row] for name, values in columns.items()},
+                    distributions=distributions,
+                    value=value,
+                )
+                for row, value in enumerate(results.tolist())
+            ]
+        )
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {name: float(value) for name, value in found.items()}
+
+
+def _distribution(optuna: Any, one: _Parameter) -> Any:
+    if one.is_choice:
+        return optuna.distributions.CategoricalDistribution([int(code) for code in np.unique(one.values)])
+    return optuna.distributions.FloatDistribution(float(one.values.min()), float(one.values.max()), log=one.log)
+
+
+def _values(one: _Parameter) -> list[Any]:
+    values = one.values.tolist()
+    return [int(value) for value in values] if one.is_choice else values

@@ -14,9 +14,8 @@ import numpy as np
 from nni_manager.analysis import selection
 from nni_manager.analysis.columns.column import Floats, Integers, Mask
 from nni_manager.analysis.columns.trial_set import TrialSet
-from nni_manager.analysis.drawn import flags, sample, selected
 from nni_manager.analysis.json_text import numbers, plain
-from nni_manager.analysis.selection import Asked
+from nni_manager.analysis.selection import Asked, flags, sample, selected
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives import pareto

@@ -13,9 +13,8 @@ import numpy as np
 from nni_manager.analysis import selection
 from nni_manager.analysis.columns.column import Floats, Integers, Mask
 from nni_manager.analysis.columns.trial_set import STATUSES
-from nni_manager.analysis.drawn import drawn, flags, selected
 from nni_manager.analysis.json_text import numbers, plain, short
-from nni_manager.analysis.selection import Asked
+from nni_manager.analysis.selection import Asked, drawn, flags, selected
 
 #: Points that are drawn one by one; of more trials only the telling ones are, and the density of all.
 MOST_POINTS = 4000

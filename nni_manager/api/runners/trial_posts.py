@@ -159,11 +159,10 @@ def _sentences(body: Json) -> list[str]:
     """The runner's sentences. An invalid one is left out: the end must not be refused because of it."""
     given = body.get("undelivered")
     texts = [text for text in given if isinstance(text, str)] if isinstance(given, list) else []
-    return [_printable(text)[:_SENTENCE_CHARACTERS] for text in texts[: protocol.MAX_SENTENCES]]
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return [
+        "".join(character if character.isprintable() else "?" for character in text)[:_SENTENCE_CHARACTERS]
+        for text in texts[: protocol.MAX_SENTENCES]
+    ]
 
 
 def _text(body: Json, name: str) -> str:

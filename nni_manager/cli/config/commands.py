@@ -125,14 +125,12 @@ def _check_file(file: Path, data_directory: Path, python: str) -> _Verdict:
     try:
         admission.check_here(spec, data_directory, own_environment(), file=str(file), python=python)
     except InvalidInput as error:
-        return _Verdict(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
+        told = [Problem(message=str(error), file=str(file))]
+        problems = error.problems if isinstance(error, ConfigInvalid) else told
+        return _Verdict(file=str(file), problems=problems, warnings=spec.warnings)
     return _Verdict(
         file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *admission.without_direction(spec, str(file))]
     )
-
-
-def _problems(error: InvalidInput, file: str) -> Sequence[Problem]:
-    return error.problems if isinstance(error, ConfigInvalid) else [Problem(message=str(error), file=file)]
 
 
 def _summary(spec: ExperimentSpec) -> str:

@@ -17,7 +17,7 @@ from nni_manager.cli import output
 from nni_manager.cli.command_group import FAILED
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
-from nni_manager.cli.experiment.stop import stop as stop_experiments
+from nni_manager.cli.experiment.update import stop as stop_experiments
 from nni_manager.cli.output import echo_json, facts
 from nni_manager.cli.session import current, daemon_options, data_directory_option
 from nni_manager.client.caller import connect, resolve_data_directory

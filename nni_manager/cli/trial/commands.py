@@ -278,9 +278,5 @@ def _cells(parameters: object, digits: int, place: str = "") -> Iterator[tuple[s
 
 def _column(name: str, cells: Sequence[str]) -> Column:
     widest = max(map(len, cells), default=0)
-    least = widest if _are_numbers(cells) else min(widest, _LEAST_WORD)
+    least = widest if all(cell == "" or cell[-1].isdigit() for cell in cells) else min(widest, _LEAST_WORD)
     return Column(header=name, least=min(max(least, _LEAST_HEADER), max(widest, len(name))), dispensable=1)
-
-
-def _are_numbers(cells: Sequence[str]) -> bool:
-    return all(cell == "" or cell[-1].isdigit() for cell in cells)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import pwd
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nni_manager.domain.ids import EXPERIMENT_ID
 
@@ -26,7 +26,9 @@ _INDICES = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*")
 
 def text(raw: object) -> str:
     if not isinstance(raw, str):
-        raise ValueError(f"must be text, not {kind(raw)}{_quotes(raw)}")
+        raise ValueError(
+            f"must be text, not {kind(raw)}{('; put it in quotes' if isinstance(raw, bool | int | float) else '')}"
+        )
     if not raw.strip():
         raise ValueError("must not be empty")
     return raw
@@ -197,10 +199,6 @@ def kind(raw: object) -> str:
     return names.get(type(raw), "a mapping" if isinstance(raw, dict) else "nothing")
 
 
-def _quotes(raw: object) -> str:
-    return "; put it in quotes" if isinstance(raw, bool | int | float) else ""
-
-
 def _number(raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         raise ValueError(f"must be a number, not {kind(raw)}")
@@ -274,3 +272,49 @@ def _uid(name: str) -> int:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
         raise ValueError(f"names {name!r}, which is no user of this machine") from None
+
+
+_PLACEHOLDER_WORDS = r"[A-Za-z_][\w .,-]*"
+_ANY = re.compile(rf"\$?\{{\s*{_PLACEHOLDER_WORDS}\}}|<{_PLACEHOLDER_WORDS}>")
+_YOUR = re.compile(r"\$?\{\s*your[^{}]*\}|<\s*your[^<>]*>", re.IGNORECASE)
+
+
+def refuse_placeholders(raw: object) -> None:
+    """Refuses every placeholder, where a path, a name or an address is meant. Raises ValueError that names them."""
+    _refuse_all(_ANY.finditer(_searched(raw)))
+
+
+def refuse_your_placeholders(raw: object) -> None:
+    """Refuses placeholders that say ``your``, where braces may have a meaning. Raises ValueError."""
+    _refuse_all(_YOUR.finditer(_searched(raw)))
+
+
+def refuse_one_placeholder(raw: object) -> None:
+    """Refuses text that is one placeholder and nothing else, where anything may be meant, as in a password.
+
+    ``${VARIABLE}`` refers to a variable and is not refused. Raises ValueError.
+    """
+    text = _searched(raw).strip()
+    if (
+        _YOUR.fullmatch(text)
+        or (_ANY.fullmatch(text) and not text.startswith("$"))
+        or re.fullmatch(r"\$\{.* .*\}", text)
+    ):
+        _refuse(text)
+
+
+def _searched(raw: object) -> str:
+    """The text of a value; empty for one without. `{your_server}` without quotes is a mapping of one key to nothing."""
+    if isinstance(raw, dict) and len(raw) == 1 and None in raw.values():
+        return f"{{{next(iter(raw))}}}"
+    return raw if isinstance(raw, str) else ""
+
+
+def _refuse_all(found: Iterable[re.Match[str]]) -> None:
+    texts = dict.fromkeys(match[0] for match in found)
+    if texts:
+        _refuse(" and ".join(texts))
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(f"the placeholder {text} is still there; put the real value in its place")

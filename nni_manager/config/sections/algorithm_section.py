@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.config import registered_algorithms
-from nni_manager.config.reading import placeholders
+from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import kind, mapping, text
 from nni_manager.config.reading.source import Source
@@ -51,7 +51,7 @@ def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -
     source.note_foreign_names(path, FIRST_FORMAT)
     section = Section(raw, _FIELDS, path, source)
     for name in ("name", "className", "codeDirectory") if not source.stored else ():
-        section.judge(name, placeholders.refuse_your)
+        section.judge(name, scalars.refuse_your_placeholders)
     if section.has("name") == section.has("className"):
         which = "both are set; keep one" if section.has("name") else "none is set"
         source.refuse(path, f"needs either name (a built-in {family.kind}) or className (your own); {which}")
@@ -66,7 +66,12 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
     arguments = section.take("classArgs", mapping)
     if name is None:
         return _present(classArgs=arguments)
-    if arguments is not None and source.translate is not None and not _says_direction(arguments) and must_say(name):
+    if (
+        arguments is not None
+        and source.translate is not None
+        and not (arguments.get("optimize_mode") is not None)
+        and must_say(name)
+    ):
         section.refuse("classArgs", f"NNI takes no arguments of {name} without optimize_mode; add it")
     if family.look_up(name) is None and (other := _other_class(name, family, arguments or {}, section, source)):
         return _present(**other)
@@ -74,10 +79,6 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
     if arguments and name in family.names:
         arguments = _present(**arguments)  # null: not set
     return _present(name=name, classArgs=arguments)
-
-
-def _says_direction(arguments: Mapping[str, object]) -> bool:
-    return arguments.get("optimize_mode") is not None
 
 
 def _other_class(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.config.reading import placeholders
+from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import flag, kind, mapping, text
 from nni_manager.config.reading.source import Source
@@ -50,7 +50,7 @@ def take_fields(section: Section, fields: Mapping[str, FieldInfo], name: str, so
     taken: Settings = {}
     for alias, field in fields.items():
         reader = _reader(field, (*section.path, alias), f"{name}.{alias}", source)
-        if not _is_replaced_by_other_field(field, section):
+        if not any(section.has(other) for other in marks_of(field).get("unless", ())):
             taken[alias] = section.take(alias, reader)
     return {alias: value for alias, value in taken.items() if value is not None}
 
@@ -99,10 +99,6 @@ def _faults(model: type[BaseModel], settings: Settings, path: Path, source: Sour
     return {fault["loc"][0] if fault["loc"] else "" for fault in refused}
 
 
-def _is_replaced_by_other_field(field: FieldInfo, section: Section) -> bool:
-    return any(section.has(other) for other in marks_of(field).get("unless", ()))
-
-
 def _reader(field: FieldInfo, path: Path, name: str, source: Source) -> Callable[[object], object]:
     marks = marks_of(field)
     if marks.get("secret"):
@@ -118,8 +114,8 @@ def _reader(field: FieldInfo, path: Path, name: str, source: Source) -> Callable
 
 
 _PLACEHOLDERS: Mapping[str, Callable[[object], None]] = {
-    "any": placeholders.refuse,
-    "your": placeholders.refuse_your,
+    "any": scalars.refuse_placeholders,
+    "your": scalars.refuse_your_placeholders,
     "kept": lambda raw: None,
 }
 
@@ -142,7 +138,7 @@ def _read_inner(raw: object, models: list[type[BaseModel]], path: Path, name: st
             _read_inner(item, models, (*path, number), f"{name}[{number}]", source) for number, item in enumerate(raw)
         ]
     if not source.stored:
-        placeholders.refuse(raw)
+        scalars.refuse_placeholders(raw)
     model = _choose(raw, models, path, source) if isinstance(raw, dict) else None
     return raw if model is None else read_model(raw, model, path, name, source)  # type: ignore[arg-type]
 

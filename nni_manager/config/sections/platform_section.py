@@ -48,7 +48,9 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
         source.refuse(path, f"lists {len(raw)} training services; an experiment has {MOST_SERVICES} at most")
         raw = raw[:MOST_SERVICES]
     sections = list(_read_all({(*path, number): item for number, item in enumerate(raw)}, shared, source))
-    return [section | _hybrid(section) for section in sections] if len(raw) > 1 else sections
+    if len(raw) > 1:
+        sections = [{**section, "reuseMode": True} if "reuseMode" in section else section for section in sections]
+    return sections
 
 
 def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
@@ -127,10 +129,6 @@ def _refuse_namesakes(names: list[str], paths: list[Path], source: Source) -> No
     for name, path in zip(names, paths, strict=True):
         if counts[name] > 1:
             source.refuse((*path, NAME), f"is {name}, as of another section; give each a name of its own, or none any")
-
-
-def _hybrid(section: Settings) -> Settings:
-    return {"reuseMode": True} if "reuseMode" in section else {}
 
 
 def _read_platform(

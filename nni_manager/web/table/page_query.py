@@ -76,7 +76,7 @@ def canonical(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         if name in _NOT_KEPT or not text.strip():
             continue
         found.setdefault(_TICKED.get(name, name), []).append(text.strip())
-    for name in list(dict.fromkeys(_end_of(name) for name in found if name.startswith((_LOW, _HIGH)))):
+    for name in list(dict.fromkeys(name.partition(":")[2] for name in found if name.startswith((_LOW, _HIGH)))):
         low, high = found.pop(_LOW + name, [""])[0], found.pop(_HIGH + name, [""])[0]
         found[name] = [f"{low}..{high}"]
     texts = {name: values[0] if len(values) == 1 else joined(values) for name, values in found.items()}
@@ -88,10 +88,6 @@ def unquoted(text: str) -> str:
     import json
 
     return str(json.loads(text)) if text.startswith('"') else text
-
-
-def _end_of(name: str) -> str:
-    return name.partition(":")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

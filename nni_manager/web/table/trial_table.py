@@ -113,13 +113,16 @@ def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
     shown = dict.fromkeys(name for name in (*needed, *wanted) if name in titles)
     names = {name: titles[name] for name in (*shown, *titles)}
     return [
-        Column(name=name, title=title, is_number=_is_number(name, parameters), is_shown=name in shown)
+        Column(
+            name=name,
+            title=title,
+            is_number=name in _AT_THE_RIGHT
+            or name.startswith("m.")
+            or parameters.get(name, {}).get("kind") == "number",
+            is_shown=name in shown,
+        )
         for name, title in names.items()
     ]
-
-
-def _is_number(name: str, parameters: dict[str, Any]) -> bool:
-    return name in _AT_THE_RIGHT or name.startswith("m.") or parameters.get(name, {}).get("kind") == "number"
 
 
 def _row(query: PageQuery, shown: list[str], row: dict[str, Any]) -> Row:

@@ -18,8 +18,7 @@ from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.experiment import one_trial
 from nni_manager.streams.event_stream import event
 from nni_manager.web.rendering import context_of, experiment_id
-from nni_manager.web.trial.shown_trial import ShownTrial
-from nni_manager.web.trial.trial_files import in_bytes
+from nni_manager.web.trial.shown_trial import ShownTrial, in_bytes
 from trial_runner.protocol import LOG_FILES, STDERR_FILE, STDOUT_FILE
 
 

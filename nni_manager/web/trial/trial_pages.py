@@ -25,7 +25,7 @@ from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import PagesContext, ask, context_of, experiment_id, form_of, render, to_experiment
 from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import shown as shown_experiment
-from nni_manager.web.trial import custom_trial, log_page, shown_trial, trial_files
+from nni_manager.web.trial import custom_trial, log_page, shown_trial
 from nni_manager.web.trial.custom_trial import TrialForm
 from nni_manager.web.trial.shown_trial import Place, ShownTrial
 
@@ -52,7 +52,7 @@ async def _file(request: Request) -> Response:
     attempt = request.path_params["attempt"]
     if not (attempt.isascii() and attempt.isdecimal() and len(attempt) < 10):
         raise NotFound(f"there is no attempt {attempt!r}")
-    return await trial_files.download(trials, trial_id, int(attempt), request.path_params["path"])
+    return await shown_trial.download(trials, trial_id, int(attempt), request.path_params["path"])
 
 
 async def _again(request: Request) -> Response:
