@@ -145,8 +145,7 @@ def connect_to(path: str, owner: int, timeout_s: float | None) -> socket.socket:
 def peer_uid(connected: socket.socket) -> int:
     """The user id of the process at the other end of a Unix socket, at the time it connected or began to listen."""
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    uid: int = _CREDENTIALS.unpack(raw)[1]
-    return uid
+    return int(_CREDENTIALS.unpack(raw)[1])
 
 
 def _check_files(path: str, owner: int) -> None:

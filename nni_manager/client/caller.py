@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nni_manager import __version__
 from nni_manager.domain.environment import without_settings
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.text import parse_token
+from nni_manager.domain.version import fits
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -104,7 +106,7 @@ def connect(place: ChosenDaemon) -> ManagerClient:
     Raises NniManagerError when no manager answers at the address.
     """
     if place.is_remote:
-        return _remote(place)
+        return reach_remote(place.url, read_token(place.token_file) or environment_token())
     from nni_manager.client import daemon
     from nni_manager.client.manager_client import ManagerClient
 
@@ -114,7 +116,7 @@ def connect(place: ChosenDaemon) -> ManagerClient:
 def find(place: ChosenDaemon) -> ManagerClient | None:
     """A client of the daemon; None: none of this machine answers, and none is started. Raises as `connect`."""
     if place.is_remote:
-        return _remote(place)
+        return reach_remote(place.url, read_token(place.token_file) or environment_token())
     from nni_manager.client import address as addresses
     from nni_manager.client.manager_client import ManagerClient
 
@@ -122,7 +124,46 @@ def find(place: ChosenDaemon) -> ManagerClient | None:
     return None if address is None else ManagerClient(address)
 
 
-def _remote(place: ChosenDaemon) -> ManagerClient:
-    from nni_manager.client.remote_manager import reach_remote
+def reach_remote(url: str, token: str = "") -> ManagerClient:
+    """A client of the manager at a URL, which has answered and has a fitting version. `token`: empty: none.
 
-    return reach_remote(place.url, read_token(place.token_file) or environment_token())
+    Raises InvalidInput for an invalid URL, Unreachable, AccessRefused, or NniManagerError for another server.
+    """
+    from nni_manager.client.address import parse_url
+    from nni_manager.client.manager_client import ManagerClient
+
+    client = ManagerClient(parse_url(url, token))
+    _check_version(_description(client, bool(token)), client)
+    return client
+
+
+def _description(client: ManagerClient, has_token: bool) -> Any:
+    from nni_manager.client.connection import TokenRefused
+
+    try:
+        return client.daemon()
+    except TokenRefused:
+        shown = "does not take the token it was shown" if has_token else "wants a token"
+        raise TokenRefused(
+            f"the manager at {client.address} {shown}; set NNI_MANAGER_TOKEN, or give --token-file"
+        ) from None
+    except (ValueError, NotFound):
+        raise _not_a_manager(client) from None
+
+
+def _check_version(daemon: Any, client: ManagerClient) -> None:
+    version = daemon.get("version") if isinstance(daemon, dict) else None
+    if not isinstance(version, str) or "dataDirectory" not in daemon:
+        raise _not_a_manager(client)
+    if not fits(__version__, version):
+        raise NniManagerError(
+            f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
+            " numbers must be equal; install the manager's version here"
+        )
+
+
+def _not_a_manager(client: ManagerClient) -> NniManagerError:
+    return NniManagerError(
+        f"what answers at {client.address} is no nni_manager; give --manager (or NNI_MANAGER_ADDRESS) the address"
+        " that `nni-manager serve` prints"
+    )

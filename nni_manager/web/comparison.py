@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,12 +23,8 @@ from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
 from nni_manager.web import formats, shown_experiments
 from nni_manager.web.config_page import lines as fields_of
-from nni_manager.web.rendering import context_of, render
+from nni_manager.web.rendering import PagesContext, context_of, render
 from nni_manager.web.table.trial_table import Line, lines
-
-if TYPE_CHECKING:
-    from nni_manager.web.rendering import PagesContext
-
 
 #: Most experiments side by side: of more, neither columns nor curves can be told apart.
 MOST = 5

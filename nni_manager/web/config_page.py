@@ -89,7 +89,6 @@ async def _config(request: Request) -> Response:
 
 
 async def _file(request: Request) -> Response:
-    """The config as JSON, secrets masked."""
     text = json.dumps(await _masked(request), indent=2, ensure_ascii=False)
     headers = {"Content-Disposition": f'attachment; filename="{experiment_id(request)}-config.json"'}
     body = text.encode(errors="backslashreplace")

@@ -11,7 +11,6 @@ from email import message_from_bytes
 from email.message import Message
 from email.policy import HTTP
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,10 +20,7 @@ from nni_manager.config import admission
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, Problem
 from nni_manager.scheduler.experiments.submission import Submission
-from nni_manager.web.rendering import context_of, is_on_endpoint, reads_only, redirect, render
-
-if TYPE_CHECKING:
-    from nni_manager.web.rendering import PagesContext
+from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, reads_only, redirect, render
 
 
 async def _form(request: Request) -> Response:

@@ -75,24 +75,18 @@ async def _contents(context: PagesContext, id: str) -> _Contents:
 async def _best(context: PagesContext, id: str, shown: ShownExperiment) -> list[Mapping[str, Any]]:
     order = "-result" if shown.overview.summary.optimize_mode is OptimizeMode.MAXIMIZE else "result"
     query = Query(status=(TrialStatus.SUCCEEDED,), sort=order, limit=_MOST_BEST)
-    rows: list[Mapping[str, Any]] = (await ask(context.analysis, id, "trials", query))["rows"]
-    return rows
-
-
-def _pareto_trials(shown: ShownExperiment) -> tuple[Any, ...]:
-    found = shown.overview.summary.pareto_set
-    return found.trials if found is not None else ()
+    return list((await ask(context.analysis, id, "trials", query))["rows"])
 
 
 def _rendered(contents: _Contents, now_ms: int, version: str) -> bytes:
-    columns = contents.answers["asked"][0]["answer"]
+    columns, pareto = contents.answers["asked"][0]["answer"], contents.shown.overview.summary.pareto_set
     text = (
         environment()
         .get_template("report.html")
         .render(
             shown=contents.shown,
             best=contents.best,
-            pareto_trials=_pareto_trials(contents.shown),
+            pareto_trials=pareto.trials if pareto is not None else (),
             failures=contents.failures,
             failed=contents.failed,
             dimensions=[config_page.dimension(one) for one in columns["parameters"]],
@@ -167,7 +161,6 @@ async def ask(analysis: Analysis, id: str, question: str, query: Query) -> Any:
 
 
 def _by_importance(found: Answers) -> list[str]:
-    """Names of the parameters that trials have, the most important first."""
     present = [one["name"] for one in found["columns"]["parameters"] if one["present"]]
     order = [one["name"] for one in found["importance"]["importances"]]
     return [name for name in dict.fromkeys([*order, *present]) if name in present]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nni_manager.config.reading.scalars import seconds
 from nni_manager.domain.experiment import ExperimentStatus
@@ -17,10 +17,7 @@ from nni_manager.store.experiment.recent import Waiting
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
-
-if TYPE_CHECKING:
-    from nni_manager.web.rendering import PagesContext
-
+from nni_manager.web.rendering import PagesContext
 
 _ORDER = (
     TrialStatus.SUCCEEDED,

@@ -103,7 +103,6 @@ def _judge(trials: TrialSet, goals: Goals) -> _Judged:
 
 
 def _kept(trials: TrialSet, goals: Goals) -> Front:
-    """The front so far, by these goals."""
     known: tuple[Goals, Front] | None = trials.kept.get(_DERIVED)
     if known is None or known[0] != goals:
         known = trials.kept[_DERIVED] = (goals, Front())
@@ -197,7 +196,6 @@ def _reduced(losses: Floats, positions: Integers) -> Integers:
 
 
 def _joined_fronts(losses: Floats, front: Integers, new: Integers) -> Integers:
-    """The front of two fronts."""
     added = []
     for position in new.tolist():
         values, one = losses[front], losses[position]

@@ -132,7 +132,6 @@ class AttemptTable:
 
 
 def _attempts(asked: Asked) -> AttemptTable:
-    """The attempts of all trials."""
     trials, connection = asked.trials, asked.connection
     table: AttemptTable | None = trials.kept.get("attempts")
     changed, trials.changed = trials.changed, set()

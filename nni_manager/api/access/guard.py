@@ -190,7 +190,6 @@ class Guard:
         return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
 
     async def _begin_session(self, scope: Scope, body: LimitedBody) -> Response:
-        """The answer to the submitted form of `login`."""
         shown, target = await login.sent(body.receive)
         if (role := self._tokens.role(shown)) is not None:
             return self._session(scope, target, role)

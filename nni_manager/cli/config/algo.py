@@ -105,7 +105,6 @@ def list_algorithms(as_json: bool, data_dir: str | None) -> None:
 
 
 def _alias(command: click.Command, name: str) -> None:
-    """Adds a hidden command under NNI's short name of `command`."""
     short = copy.copy(command)
     short.hidden = True
     algo.add_command(short, name)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +17,7 @@ from nni_manager.cli.output import echo_json, warn
 from nni_manager.cli.session import Connect, data_directory_option, to_read, tuner_python_option
 from nni_manager.client.caller import own_environment, program, resolve_data_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
-
-if TYPE_CHECKING:
-    from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec
 
 
 @click.group()

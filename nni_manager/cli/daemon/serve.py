@@ -151,8 +151,7 @@ def _serve(settings: dict[str, object], **listeners: Any) -> int:
     from nni_manager.config import settings as configured
 
     settings["allow_local_users"] = _allowed(settings["allow_local_users"])
-    code: int = app.serve(configured.load(settings, os.environ), **listeners)
-    return code
+    return int(app.serve(configured.load(settings, os.environ), **listeners))
 
 
 def _allowed(text: object) -> object:

@@ -143,7 +143,6 @@ def _as_nni(id: str, page: str) -> str:
 
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
-    """The address of an experiment's page, and the port and URL prefix of its endpoint for NNI's tools."""
     endpoint = experiment["endpoint"]
     if not endpoint:
         return {"page": webui.service_page(client, experiment["id"])}

@@ -55,7 +55,6 @@ def _read(file: str) -> list[Any]:
 
 
 def _is_without_result(entry: Any) -> bool:
-    """Whether an entry comes from an export, and its trial did not succeed or has no result."""
     if not isinstance(entry, dict) or "status" not in entry:
         return False
     return entry["status"] != TrialStatus.SUCCEEDED or entry.get("value") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,7 +56,9 @@ def list_experiments(
     found = [one for one in known if _is_wanted(one, everything, wanted)]
     found = found[-limit:] if limit else found
     if known:
-        warn(_disk_warnings(connect()))
+        client = connect()
+        with suppress(NniManagerError):  # the disk does not answer, or the manager is of an earlier version
+            warn(filter(None, [client.disk()["warning"]]))
     if as_json:
         echo_json(found)
     elif found:
@@ -263,14 +266,6 @@ def _python(python: Mapping[str, Any]) -> str:
 
 
 _PARTS = ("trials", "database", "checkpoints", "code")
-
-
-def _disk_warnings(client: ManagerClient) -> list[str]:
-    """The warning of a disk that is nearly full; empty where the manager cannot tell."""
-    try:
-        return [text for text in [client.disk()["warning"]] if text]
-    except NniManagerError:  # the disk does not answer, or the manager is of an earlier version
-        return []
 
 
 def disk_use(client: ManagerClient, id: str) -> dict[str, Any] | None:

@@ -118,7 +118,6 @@ def _pages(client: ManagerClient, experiment: Json) -> list[str]:
 
 
 def _no_page(experiment: dict[str, Any]) -> str:
-    """The sentence that an experiment has no page, with the command that opens one: `resume` or `view`."""
     verb = "resume" if selection.is_open(experiment) else "view"
     command = f"nnictl {verb} {experiment['id']} --port 8080{same_daemon()}"
     return (

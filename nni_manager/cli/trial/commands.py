@@ -79,7 +79,6 @@ _NONE = "There is no trial yet."
 
 
 def _none(client: ManagerClient, id: str) -> str:
-    """Why no trial can be ranked."""
     counts = client.experiment(id)["counts"]
     if not counts:
         return _NONE

@@ -145,14 +145,14 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
         code = fields.get("trialCodeDirectory")
         fields |= {"sharedStorage": read_shared_storage(top.raw("sharedStorage"), code, source)}
     _require("trialConcurrency", top)
-    _refuse_out_of_scope(top, fields)
-    _require_whole(top, fields)
+    _refuse_impossible(top, fields)
     judge(sections, ("trainingService",), fields, source)
     _check_trial_file(fields, sections, source)
     if top.has("deprecated"):
         source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
     source.check()
-    return replace(to_spec(_ordered(fields)), warnings=source.warnings)
+    canonical = {name: fields[name] for name in FIELDS if name != "multiPhase" and fields.get(name) is not None}
+    return replace(to_spec(canonical), warnings=source.warnings)
 
 
 def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:
@@ -178,7 +178,6 @@ def _valid_fields(top: Section, source: Source) -> dict[str, object]:
 
 
 def _check_kept_checkpoints(fields: Mapping[str, Any], source: Source) -> None:
-    """Refuses `best` beside objectives, which order no trials."""
     if "objectives" in fields and str(fields.get("keepCheckpoints", "")).startswith("best"):
         source.refuse(("keepCheckpoints",), "must be 'all' or 'none' with objectives, of which no trial is the best")
 
@@ -242,23 +241,14 @@ def _training_service(top: Section, fields: Mapping[str, object], source: Source
     return sections
 
 
-def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
+def _refuse_impossible(top: Section, fields: Mapping[str, object]) -> None:
     for name, (value, message) in _OUT_OF_SCOPE.items():
         if fields.get(name) == value:
             top.refuse(name, message)
-
-
-def _require_whole(top: Section, fields: Mapping[str, object]) -> None:
-    """Refuses a percentage without the `maxTrialNumber` that it refers to."""
     if isinstance(fields.get("maxFailedTrials"), str) and fields.get("maxTrialNumber") is None:
         top.refuse(
             "maxFailedTrials", "a percentage is one of maxTrialNumber, which is not set; set it, or give a number"
         )
-
-
-def _ordered(fields: Mapping[str, object]) -> dict[str, object]:
-    kept = (name for name in FIELDS if name != "multiPhase")
-    return {name: fields[name] for name in kept if fields.get(name) is not None}
 
 
 #: ``python3 -u train.py``, ``bash trial.sh`` or ``./trial``, where no folder was changed before.

@@ -185,12 +185,9 @@ class _Builder:
             return Document(Node(None, 1))
         root = self._node(event, ())
         next(self._events)  # the end of the document
-        self._refuse_more(next(self._events))
-        return Document(root, self._faults)
-
-    def _refuse_more(self, event: Any) -> None:
-        if not isinstance(event, yaml.StreamEndEvent):
+        if not isinstance(event := next(self._events), yaml.StreamEndEvent):
             raise Unreadable(_SECOND_DOCUMENT, _line(event))
+        return Document(root, self._faults)
 
     def _node(self, event: Any, path: Path) -> Node:
         if isinstance(event, yaml.AliasEvent):
@@ -198,7 +195,8 @@ class _Builder:
         if len(path) > MAX_DEPTH:
             raise Unreadable(f"nested more than {MAX_DEPTH} levels deep", _line(event))
         self._count(1, event)
-        self._check_tag(event, path)
+        if event.tag not in _TAGS:
+            self._fault(path, event, "'!' begins a YAML tag, and tags are not used here; put text in quotes")
         node = self._build(event, path)
         if node.size > MAX_VALUES:
             raise Unreadable(_TOO_MANY, _line(event))
@@ -219,20 +217,13 @@ class _Builder:
         original = self._anchors[event.anchor]
         return Node(original.value, _line(event), original.children, original.size)
 
-    def _check_tag(self, event: Any, path: Path) -> None:
-        if event.tag not in _TAGS:
-            self._fault(path, event, "'!' begins a YAML tag, and tags are not used here; put text in quotes")
-
     def _build(self, event: Any, path: Path) -> Node:
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, path)
+            plain = event.implicit[0] or event.tag in _PLAIN_TAGS
+            return Node(plain_value(event.value) if plain else event.value, _line(event))
         if isinstance(event, yaml.SequenceStartEvent):
             return self._list(event, path)
         return self._mapping(event, path)
-
-    def _scalar(self, event: Any, path: Path) -> Node:
-        plain = event.implicit[0] or event.tag in _PLAIN_TAGS
-        return Node(plain_value(event.value) if plain else event.value, _line(event))
 
     def _list(self, event: Any, path: Path) -> Node:
         children: list[Node] = []
@@ -254,7 +245,8 @@ class _Builder:
                 child.line = _line(key)
                 children[name] = child
         self._merge(children, merged, event)
-        return self._finish_mapping(event, children)
+        values = {key: child.value for key, child in children.items()}
+        return Node(values, _line(event), children, _size_of(children.values()))
 
     def _merge(self, children: dict[str, Node], merged: list[Node], event: Any) -> None:
         """Adds what ``<<: *other`` brings and the mapping itself does not give."""
@@ -266,10 +258,6 @@ class _Builder:
                 self._count(1 + len(other.children), event)
                 for key, child in other.children.items():
                     children.setdefault(key, child)
-
-    def _finish_mapping(self, event: Any, children: dict[str, Node]) -> Node:
-        values = {key: child.value for key, child in children.items()}
-        return Node(values, _line(event), children, _size_of(children.values()))
 
     def _key(self, event: Any) -> str:
         if not isinstance(event, yaml.ScalarEvent):

@@ -62,7 +62,6 @@ def _url(raw: object) -> str:
 
 
 def _absolute(raw: object) -> str:
-    """A path in a container, which must be absolute."""
     path = scalars.text(raw)
     if not path.startswith("/"):
         raise ValueError("must be an absolute path in the container, such as /mnt/data")

@@ -181,7 +181,6 @@ def _sentence(fault: Any, field: FieldInfo | None) -> str:
 
 
 def _refusal(parse: Callable[[object], object], raw: object) -> str:
-    """The sentence with which `parse` refuses a value that pydantic refused."""
     try:
         parse(raw)
     except ValueError as error:

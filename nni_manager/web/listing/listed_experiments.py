@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,14 +31,9 @@ from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Live
 from nni_manager.streams.event_stream import EventStream, Part, event
 from nni_manager.web import formats
-from nni_manager.web.listing.known_results import KnownResults
 from nni_manager.web.listing.list_query import ARCHIVED, ListQuery
-from nni_manager.web.rendering import context_of, render
+from nni_manager.web.rendering import KnownResults, PagesContext, context_of, render
 from nni_manager.web.shared_pages import of_all, shared
-
-if TYPE_CHECKING:
-    from nni_manager.web.rendering import PagesContext
-
 
 #: What makes a first experiment, for a reader who has none.
 COMMANDS = (
@@ -261,13 +256,6 @@ def _missing(entry: Entry, directory: Path | None) -> tuple[str, ...]:
 
 async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
     """A row of an open experiment; of one that cannot be read, with the reason."""
-    try:
-        return await _read_one(context, entry)
-    except NniManagerError as error:
-        return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
-
-
-async def _read_one(context: PagesContext, entry: Entry) -> ListedExperiment:
     live, now_ms = context.service.live(entry.id), context.clock()
 
     def read(connection: Connection) -> ListedExperiment:
@@ -283,7 +271,10 @@ async def _read_one(context: PagesContext, entry: Entry) -> ListedExperiment:
             exec_ms=found.exec_ms,
         )
 
-    return await context.service.read(entry.id, read)
+    try:
+        return await context.service.read(entry.id, read)
+    except NniManagerError as error:
+        return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
 
 
 ROUTES = [Route("/", shared(_list, of_all), name="list"), Route("/stream", _stream)]

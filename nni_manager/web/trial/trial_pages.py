@@ -45,7 +45,6 @@ async def _page(request: Request) -> Response:
 
 
 async def _file(request: Request) -> Response:
-    """A file of an attempt, as a download."""
     context, id_ = context_of(request), experiment_id(request)
     trial_id = await context.service.read(id_, lambda c: shown_trial.trial_id(c, request.path_params["trial"]))
     trials = (await context.service.entry(id_)).folder.trials
@@ -56,7 +55,6 @@ async def _file(request: Request) -> Response:
 
 
 async def _again(request: Request) -> Response:
-    """Runs a trial once more with the same parameters."""
     row = await _row(request, request.path_params["trial"])
     return await _run(request, row["parameters"], row["id"])
 
@@ -113,8 +111,7 @@ async def _row(request: Request, trial: str) -> dict[str, Any]:
     read = await context_of(request).service.read(
         experiment_id(request), lambda c: answers.trial(c, shown_trial.trial_id(c, trial))
     )
-    row: dict[str, Any] = json.loads(read)
-    return row
+    return dict(json.loads(read))
 
 
 async def _origin(request: Request) -> dict[str, Any] | None:
