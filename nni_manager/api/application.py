@@ -9,19 +9,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import (
-    analysis,
-    code,
-    daemon,
-    errors,
-    events,
-    experiments,
-    logs,
-    platforms,
-    submission,
-    tensorboard,
-    trials,
-)
+from nni_manager.api import analysis, code, daemon, errors, events, experiments, logs, platforms, submission, trials
 from nni_manager.api.access.guard import OPEN_PATHS, Guard, LocalUsers
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import EXPERIMENT
@@ -127,7 +115,7 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
 _ROUTERS = (
     events.router,
     experiments.router,
-    tensorboard.router,
+    trials.tensorboards_router,
     trials.router,
     trials.metrics_router,
     platforms.router,

@@ -199,7 +199,9 @@ async def send(sha256: Sha256, request: Request, response: Response, context: Co
         return Code(sha256=sha256, directory=str(known))
     draft = await asyncio.to_thread(folders.draft)
     try:
-        _check(await _write(request.stream(), draft / "archive"), sha256)
+        found = await _write(request.stream(), draft / "archive")
+        if found != sha256:
+            raise InvalidInput(f"what was sent has the SHA-256 {found} and not the one of its address; send it again")
         made = await asyncio.to_thread(folders.keep, sha256, draft)
     finally:
         await asyncio.to_thread(folders.discard, draft)
@@ -239,8 +241,3 @@ async def _write(parts: AsyncIterator[bytes], path: Path) -> str:
     except OSError as error:
         raise StoreUnavailable(f"the code cannot be stored ({error.strerror}); make room, try again") from error
     return digest.hexdigest()
-
-
-def _check(found: str, expected: str) -> None:
-    if found != expected:
-        raise InvalidInput(f"what was sent has the SHA-256 {found} and not the one of its address; send it again")

@@ -20,7 +20,6 @@ from nni_manager.domain.errors import NotFound
 from nni_manager.scheduler.experiments import attempt_logs
 from nni_manager.scheduler.experiments.attempt_logs import FileHere, LogFile
 from nni_manager.store.experiment import answers
-from nni_manager.store.folder import Folder
 from trial_runner.protocol import LOG_FILES
 
 _CHUNK = 256 * 1024
@@ -88,10 +87,8 @@ async def read_trial(
 ) -> StreamingResponse:
     """A log of a trial, from its folder on this machine; where it is not there, the training service is asked."""
     _require(name, LOG_FILES)
-    latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
-    if attempt is not None and attempt > latest:
-        raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")
-    return await attempt_file(context, id, trial_id, attempt or latest, name, offset, limit)
+    number = await _number(context, id, trial_id, attempt)
+    return await attempt_file(context, id, trial_id, number, name, offset, limit)
 
 
 @router.get(
@@ -113,11 +110,7 @@ async def read_experiment(
 ) -> StreamingResponse:
     """A log of an experiment."""
     _require(name, EXPERIMENT_FILES)
-    return await file_response((await _folder(context, id)).log, name, offset, limit)
-
-
-async def _folder(context: ApiContext, id: str) -> Folder:
-    return (await context.service.entry(id)).folder
+    return await file_response((await context.service.entry(id)).folder.log, name, offset, limit)
 
 
 def _require(name: str, names: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ Refusals are ``{"error": "<sentence>"}`` with 400, 404 or 409 where NNI answers 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -101,15 +101,12 @@ def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
 
 
 async def _version(request: Request) -> Response:
-    """The version as bare text with JSON's content type, as from NNI: its page requires that."""
-    context: ApiContext = request.app.state.context
-    return Response(_three_parts(context.version), media_type="application/json")
+    """The version as bare text with JSON's content type, as from NNI: its page requires that.
 
-
-def _three_parts(version: str) -> str:
-    """The version in three parts: NNI's page parses one with two as a number and fails."""
-    missing: Sequence[str] = ["0"] * (2 - version.count("."))
-    return ".".join([version, *missing])
+    It has three parts: NNI's page parses one with two as a number and fails.
+    """
+    version: str = request.app.state.context.version
+    return Response(version + ".0" * (2 - version.count(".")), media_type="application/json")
 
 
 def _without_last_slash(scope: Scope) -> Scope:

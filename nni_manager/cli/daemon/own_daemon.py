@@ -7,6 +7,7 @@ import os
 import select
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,7 +86,10 @@ def stop(*, ids: tuple[str, ...], port: int | None, everything: bool, **_: objec
 def _end(client: ManagerClient) -> None:
     daemon = client.daemon()
     at_work = [one["id"] for one in client.experiments() if selection.is_open(one)]
-    process = _opened(daemon["pid"]) if client.is_here else None
+    process = None
+    if client.is_here:
+        with suppress(OSError):  # in another container the process has another id
+            process = os.pidfd_open(daemon["pid"])
     client.stop_daemon()
     has_ended = process is None or bool(select.select([process], [], [], _PATIENCE_S)[0])
     if process is not None:
@@ -95,14 +99,6 @@ def _end(client: ManagerClient) -> None:
         click.echo(
             f"Open experiments, whose trials go on: {selection.listing(at_work)}; the next daemon takes them up."
         )
-
-
-def _opened(pid: int) -> int | None:
-    """A descriptor of the daemon's process; None in another container, where the process has another id."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
 
 
 def _running() -> ManagerClient | None:
