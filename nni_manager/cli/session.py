@@ -21,7 +21,9 @@ from nni_manager.client.caller import (
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
+    from nni_manager.client.manager_client import ManagerClient as ManagerClient
+else:
+    ManagerClient = Any  # the name of a type: importing the class would cost every command 20 ms
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -20,14 +20,13 @@ from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.update import stop as stop_experiments
 from nni_manager.cli.output import echo_json, facts
-from nni_manager.cli.session import current, daemon_options, data_directory_option
+from nni_manager.cli.session import ManagerClient, current, daemon_options, data_directory_option
 from nni_manager.client.caller import connect, resolve_data_directory
 from nni_manager.client.formats import moment
 from nni_manager.domain.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     from nni_manager.app.doctor.finding import CheckFinding
-    from nni_manager.client.manager_client import ManagerClient
 
 
 #: Seconds to wait for the daemon's end.

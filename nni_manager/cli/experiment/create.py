@@ -6,22 +6,18 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from nni_manager.cli.experiment import selection, webui
 from nni_manager.cli.experiment.watch import follow
 from nni_manager.cli.output import echo_json, facts, warn
-from nni_manager.cli.session import Connect, connected, current, same_daemon, tuner_python_option
+from nni_manager.cli.session import Connect, ManagerClient, connected, current, same_daemon, tuner_python_option
 from nni_manager.client.caller import is_text, program
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.programs import given_secrets, progress
 from nni_manager.programs.request import Source, prepare
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
-
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -13,18 +13,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import warn
-from nni_manager.cli.session import Connect, to_read
+from nni_manager.cli.session import Connect, ManagerClient, to_read
 from nni_manager.domain.trial import TrialStatus
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
-
 
 Record = dict[str, Any]
 #: (trial, attempt) → JSON texts of that attempt's results, the final one last.

@@ -5,22 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nni_manager.cli import output
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import Column, Row, echo_json, facts, warn
-from nni_manager.cli.session import Connect, connected, nothing_is_open, to_read
+from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
 from nni_manager.client.formats import compact, direction, duration, moment, number, size
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.programs import pareto_set, progress
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
-
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,13 +16,10 @@ from nni_manager.cli import output
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import disk_use
 from nni_manager.cli.output import Column
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, ManagerClient, connected
 from nni_manager.client.formats import moment, number, size
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.metrics import OptimizeMode
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
 
 Experiment = dict[str, Any]
 #: Seconds for all sizes of a list; those that are not told within are left out.

@@ -4,16 +4,13 @@ experiment."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from nni_manager.cli.session import Connect, same_daemon
+from nni_manager.cli.session import Connect, ManagerClient, same_daemon
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
 
 id_argument = click.argument("id", required=False)
 #: The help of an option that names a trial.

@@ -6,21 +6,18 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import warn
-from nni_manager.cli.session import Connect, connected, current
+from nni_manager.cli.session import Connect, ManagerClient, connected, current
 from nni_manager.client.caller import own_environment
 from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.programs import given_secrets
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
 
 
 @click.group()

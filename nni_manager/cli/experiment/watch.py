@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,7 +15,7 @@ from nni_manager.cli import output
 from nni_manager.cli.command_group import FAILED, INTERRUPTED
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import shown_status
-from nni_manager.cli.session import Connect, to_read
+from nni_manager.cli.session import Connect, ManagerClient, to_read
 from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.client.formats import cut, duration, moment, number
 from nni_manager.domain.errors import NniManagerError
@@ -23,10 +23,6 @@ from nni_manager.domain.trial import TrialStatus
 from nni_manager.programs import progress
 from nni_manager.programs.progress import Display, State
 from nni_manager.programs.waiting import StateFeed, StreamEnded, WaitEnd, broken_off, judge, passing_hold
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
-
 
 #: Terminal codes: cursor home and clear to the end; enter the alternate screen; leave it.
 _CLEAR, _ENTER, _LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h", "\x1b[?1049l"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nni_manager.cli import session
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.session import Connect, same_daemon, to_read
+from nni_manager.cli.session import Connect, ManagerClient, same_daemon, to_read
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
-
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,16 +13,12 @@ from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
 from nni_manager.cli.output import Column, Row, echo_json, facts, flat
-from nni_manager.cli.session import Connect, connected, same_daemon, to_read
+from nni_manager.cli.session import Connect, ManagerClient, connected, same_daemon, to_read
 from nni_manager.client.formats import compact, duration, moment, number, objectives
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.programs.waiting import without_best
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
-
 
 trial_option = click.option(
     "--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL", help=trial_help

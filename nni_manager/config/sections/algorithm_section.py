@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, create_model
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.config import registered_algorithms
@@ -25,10 +27,6 @@ from nni_manager.domain.direction import must_say
 from nni_manager.domain.metrics import OptimizeMode, OptimizeModeName
 from nni_manager.domain.objectives.goals import parse_constraint
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")
 #: Fields of NNI's first format in these sections → what to write instead.
@@ -237,8 +235,6 @@ def check_arguments(algorithm: Algorithm, given: Mapping[str, object], path: Pat
 
 
 def _model(name: str, made: Any, others: Mapping[str, Any]) -> type[BaseModel]:
-    from pydantic import ConfigDict, create_model
-
     hints = get_type_hints(made.__init__, include_extras=True)
     parameters = inspect.signature(made).parameters.values()
     fields = {one.name: (_type(hints[one.name], name), _default(one)) for one in parameters}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import Path
@@ -22,10 +25,6 @@ from nni_manager.config.sections.model_fields import (
     names_marked,
 )
 from nni_manager.config.sections.section import Section
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
 
 Settings = dict[str, object]
 
@@ -83,8 +82,6 @@ def valid_settings(model: type[BaseModel], settings: Settings, path: Path, sourc
 
 def _faults(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> set[object]:
     """The refused fields; they are noted in `source`. A fault of the section as a whole has the field ``""``."""
-    from pydantic import ValidationError  # imported already: a model is at hand
-
     try:
         model.model_validate(settings)
         return set()

@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from nni_manager.config.dialects.first_format_paths import foreign_names
 from nni_manager.config.reading import scalars
@@ -18,12 +20,7 @@ from nni_manager.config.sections.model_section import read_choice, read_model, v
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.service import NAME, service_names
 from nni_manager.platform_kit import registry
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
-
-    from nni_manager.platform_kit.section_model import PlatformSection
+from nni_manager.platform_kit.section_model import PlatformSection
 
 #: Fields that are copied from the top level into every platform's section that does not set them, and where they mean
 #: the same.
@@ -83,8 +80,6 @@ def needs_command(raw: object) -> bool:
 
 def _ours(model: type[BaseModel]) -> type[PlatformSection] | None:
     """The model as a `PlatformSection`; None for a plain model, as a plug-in may have."""
-    from nni_manager.platform_kit.section_model import PlatformSection  # brings pydantic
-
     return model if issubclass(model, PlatformSection) else None
 
 
