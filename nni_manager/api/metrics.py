@@ -36,7 +36,9 @@ _before: WeakKeyDictionary[OpenExperiment, TrialTally] = WeakKeyDictionary()
 async def families(context: ApiContext) -> list[Metric]:
     """The families of metrics, in output order."""
     experiments = context.service.open_experiments
-    tallied = await _tallied(experiments[-MOST_EXPERIMENTS:])
+    newest = experiments[-MOST_EXPERIMENTS:]
+    counted = zip(newest, await asyncio.gather(*map(_tally, newest)), strict=True)
+    tallied = {one.id: trials for one, trials in counted if trials is not None}  # without what cannot be read
     return [
         *_build(context),
         *await _experiments(context),
@@ -63,12 +65,6 @@ async def _experiments(context: ApiContext) -> Sequence[Metric]:
     counts = {status.value: known.get(status, 0) for status in ExperimentStatus}
     text = "Experiments the daemon knows, by status."
     return (by_label("nni_manager_experiments", text, "status", counts),)
-
-
-async def _tallied(experiments: Sequence[OpenExperiment]) -> dict[str, TrialTally]:
-    """The counts of trials by experiment, without experiments that cannot be read."""
-    found = await asyncio.gather(*map(_tally, experiments))
-    return {experiment.id: tally for experiment, tally in zip(experiments, found, strict=True) if tally is not None}
 
 
 async def _tally(experiment: OpenExperiment) -> TrialTally | None:

@@ -133,7 +133,15 @@ def reach_remote(url: str, token: str = "") -> ManagerClient:
     from nni_manager.client.manager_client import ManagerClient
 
     client = ManagerClient(parse_url(url, token))
-    _check_version(_description(client, bool(token)), client)
+    daemon = _description(client, bool(token))
+    version = daemon.get("version") if isinstance(daemon, dict) else None
+    if not isinstance(version, str) or "dataDirectory" not in daemon:
+        raise _not_a_manager(client)
+    if not fits(__version__, version):
+        raise NniManagerError(
+            f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
+            " numbers must be equal; install the manager's version here"
+        )
     return client
 
 
@@ -149,17 +157,6 @@ def _description(client: ManagerClient, has_token: bool) -> Any:
         ) from None
     except (ValueError, NotFound):
         raise _not_a_manager(client) from None
-
-
-def _check_version(daemon: Any, client: ManagerClient) -> None:
-    version = daemon.get("version") if isinstance(daemon, dict) else None
-    if not isinstance(version, str) or "dataDirectory" not in daemon:
-        raise _not_a_manager(client)
-    if not fits(__version__, version):
-        raise NniManagerError(
-            f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
-            " numbers must be equal; install the manager's version here"
-        )
 
 
 def _not_a_manager(client: ManagerClient) -> NniManagerError:

@@ -33,20 +33,15 @@ _OFFERED = 200
 
 
 async def _page(request: Request) -> Response:
-    ids = _ids(request)
+    context, ids = context_of(request), _ids(request)
     if len(ids) < 2:
-        return await _form(request, ids)
-    context = context_of(request)
+        entries = (await context.service.entries())[: -_OFFERED - 1 : -1]
+        return render(request, "choose_experiments.html", entries=entries, ids=ids, most=MOST)
     found = await asyncio.gather(*(_read(context, id_) for id_ in ids))
     everything = request.query_params.get("all") == "1"
     table = compare(found, everything=everything)
     curves = [{"id": one.entry.id, "name": one.name} for one in table.experiments if not one.error]
     return render(request, "compare_experiments.html", table=table, ids=",".join(ids), curves=curves)
-
-
-async def _form(request: Request, ids: list[str]) -> Response:
-    entries = (await context_of(request).service.entries())[: -_OFFERED - 1 : -1]
-    return render(request, "choose_experiments.html", entries=entries, ids=ids, most=MOST)
 
 
 def _ids(request: Request) -> list[str]:

@@ -41,7 +41,11 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
         echo_json([verdict.as_json() for verdict in verdicts])
     else:
         for verdict in verdicts:
-            _tell(verdict)
+            if verdict.summary:
+                click.echo(f"{verdict.file}: {verdict.summary}")
+            for problem in verdict.problems:
+                click.echo(str(problem), err=True)
+            warn(map(str, verdict.warnings))
     if any(verdict.problems for verdict in verdicts):
         sys.exit(BAD_INPUT)
 
@@ -80,14 +84,6 @@ def show(connect: Connect, *, id: str | None) -> None:
     """Print an experiment's config as it is now, as JSON. Secrets are masked."""
     client = connect()
     echo_json(client.experiment(selection.choose(client, id))["config"])
-
-
-def _tell(verdict: _Verdict) -> None:
-    if verdict.summary:
-        click.echo(f"{verdict.file}: {verdict.summary}")
-    for problem in verdict.problems:
-        click.echo(str(problem), err=True)
-    warn(map(str, verdict.warnings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,8 +102,12 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
 
 def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
     """(client of the daemon, fields of its request to make the experiment). `python`: as in `Source`."""
-    text, directory = _read(file)
-    source = Source(text=text, directory=directory, file=file, python=python)
+    from nni_manager.config.reading.source import read_text
+
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    if not is_text(str(path)):
+        raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
+    source = Source(text=read_text(str(path)), directory=str(path.parent), file=file, python=python)
     return prepare(source, current(), connect, warn)
 
 
@@ -155,16 +159,6 @@ def _absolute(path: str | None) -> str | None:
     if path is None or current().is_remote:
         return path
     return os.path.abspath(os.path.expanduser(path))
-
-
-def _read(file: str) -> tuple[str, str]:
-    """The text of an experiment file, and its absolute folder. Raises InvalidInput."""
-    from nni_manager.config.reading.source import read_text
-
-    path = Path(os.path.abspath(os.path.expanduser(file)))
-    if not is_text(str(path)):
-        raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
-    return read_text(str(path)), str(path.parent)
 
 
 #: Term in the reason → the `nnictl update` command that changes it.

@@ -221,11 +221,8 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             plain = event.implicit[0] or event.tag in _PLAIN_TAGS
             return Node(plain_value(event.value) if plain else event.value, _line(event))
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._list(event, path)
-        return self._mapping(event, path)
-
-    def _list(self, event: Any, path: Path) -> Node:
+        if not isinstance(event, yaml.SequenceStartEvent):
+            return self._mapping(event, path)
         children: list[Node] = []
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
             children.append(self._node(item, (*path, len(children))))
