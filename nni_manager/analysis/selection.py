@@ -223,7 +223,7 @@ _PROVISIONAL = [
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The trials with a finite value that the filter and the clip choose."""
+    """The trials that a chart draws: those with a finite value that the filter and the clip choose."""
 
     #: By position: a final result; of running and early-stopped trials without one, the latest value.
     values: Floats

@@ -41,7 +41,8 @@ SERVICE_FILE = "service.json"
 
 
 def note_service(data_directory: Path, address: str, words: Sequence[str]) -> None:
-    """Notes the address of a service that is open, and the command line that opens it again. Raises OSError."""
+    """Notes the address of a service that is open, and the command line that opens it again; the note outlasts a daemon
+    that is killed. Raises OSError."""
     entry = {"address": address, "command": shlex.join(words)}
     foreign_files.write_whole(os.path.realpath(data_directory), SERVICE_FILE, json.dumps(entry).encode())
 

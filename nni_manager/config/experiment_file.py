@@ -250,7 +250,8 @@ _WITH_FOLDERS = ("tuner", "assessor", "trainingService")
 
 
 def move_code(canonical: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The config with `new` in place of `old`, in each of `_FIELDS` that is `old` or lies in it. Both are absolute."""
+    """The config after a folder of code has moved: `new` in place of `old`, in each of `_FOLDERS` that is `old` or lies
+    in it. Both are absolute."""
     sections = {name: _move_all(canonical[name], old, new) for name in _WITH_FOLDERS if name in canonical}
     return _move({**canonical, **sections}, old, new)
 

@@ -111,7 +111,10 @@ def refused(verdict: Verdict, error: NniManagerError) -> Verdict:
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """The text of each field, of a file its content; a file that was not chosen is left out. Raises InvalidInput."""
+    """The text of each field, of a file its content; a file that was not chosen is left out. Raises InvalidInput.
+
+    The form is ``multipart/form-data`` (RFC 7578), which browsers send so without JavaScript, too.
+    """
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data") or "\n" in kind or "\r" in kind:
         raise InvalidInput("the form cannot be read: it must be multipart/form-data")

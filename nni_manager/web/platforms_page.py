@@ -117,6 +117,7 @@ def _after_secrets(request: Request) -> str:
     return f"{base}/experiments/{experiment_id(request)}" if is_on_endpoint(request) else f"{base}/platforms"
 
 
+#: Changed in the training services of experiments, as `nnictl update platform` changes it.
 _LIST = "machineList"
 #: The machines of a service → what they are to be; the same: no change.
 Change = Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]

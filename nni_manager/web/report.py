@@ -134,7 +134,9 @@ Answers = dict[str, Any]
 
 
 async def collect(analysis: Analysis, id: str, objectives: Sequence[str] = ()) -> Answers:
-    """``asked``: a list of {question, choice, answer}, the one without a choice before others of its question;
+    """The answers about trials that a report holds, each bounded as those of the page are: of many trials a sample.
+
+    ``asked``: a list of {question, choice, answer}, the one without a choice before others of its question;
     ``charted``: chart → parameters that can be chosen there. Raises NotFound, AnalysisUnavailable."""
     questions = [*_QUESTIONS, "pareto"] if len(objectives) > 1 else _QUESTIONS
     found = {question: await ask(analysis, id, question, Query()) for question in questions}
@@ -170,6 +172,9 @@ def _pairs(names: Sequence[str]) -> Iterable[Query]:
     return (Query(a=a, b=b) for a in names for b in names if a != b)
 
 
+#: The first module of the page. The scripts are the page's own chart modules, as an import map of addresses that hold
+#: their text: a page that is opened from a file may load no module beside it, so each is in the page, under its path
+#: below ``static``. What asks the manager is replaced by what reads the report.
 _BEGIN = "report/begin.js"
 #: Module of the page → module of the report that stands in its place.
 _REPLACED = {

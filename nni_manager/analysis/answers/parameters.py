@@ -224,7 +224,12 @@ class _Parameter:
 
 
 def current(asked: Asked) -> Importance:
-    """The importance for the query's key and direction; a computation is begun where it is missing or outdated."""
+    """The importance, by PED-ANOVA, for the query's key and direction; a computation is begun where it is missing or
+    outdated.
+
+    It is computed in a thread and kept until clearly more trials have ended: optuna takes seconds for some thousand
+    trials, so questions that only order parameters by importance do not wait for it.
+    """
     trials, query = asked.trials, asked.query
     order = selection.ranks(trials, query).order
     known: dict[Any, Importance] = trials.kept.setdefault("importance", {})

@@ -104,7 +104,7 @@ _MOST_CHANGED = 5000
 
 
 class AttemptTable:
-    """A row per attempt."""
+    """A row per attempt: when and where it ran. Only those of trials that changed are read again."""
 
     def __init__(self) -> None:
         #: Of the trials.

@@ -311,7 +311,11 @@ class Peer(Protocol):
 
 
 class LocalUsers:
-    """`allowed`: user ids besides the daemon's and root; True: all users."""
+    """The users of this machine that a listener without a token lets in: the daemon's own, root, and `allowed` ones.
+
+    Every local user can connect to 127.0.0.1, and the commands of an experiment file run as the daemon's user.
+    `allowed`: user ids; True: all users.
+    """
 
     def __init__(self, allowed: bool | frozenset[int] = False) -> None:
         self._are_all_allowed = allowed is True

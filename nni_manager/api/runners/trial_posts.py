@@ -206,7 +206,11 @@ MOST_BODIES = 64
 
 
 class Room:
-    """`size`: most bytes of all large bodies together."""
+    """Limits the memory for bodies that are being received. `size`: most bytes of all large bodies together.
+
+    Received bytes count, not announced ones. Small bodies are always accepted, so that no heartbeat waits for another
+    runner's results.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size

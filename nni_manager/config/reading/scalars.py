@@ -243,7 +243,10 @@ _SPECIAL_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 def plain_value(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar; its text where it is no number, truth value or null."""
+    """The value of an unquoted scalar, as YAML 1.2 reads it; its text where it is no number, truth value or null.
+
+    Variables of the environment are read so, too, and need no YAML library for it.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -274,6 +277,9 @@ def _uid(name: str) -> int:
         raise ValueError(f"names {name!r}, which is no user of this machine") from None
 
 
+#: Placeholders that a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
+#: Commands, arguments of algorithms, search spaces, pod templates and job configurations are never searched: braces and
+#: angle brackets have a meaning there.
 _PLACEHOLDER_WORDS = r"[A-Za-z_][\w .,-]*"
 _ANY = re.compile(rf"\$?\{{\s*{_PLACEHOLDER_WORDS}\}}|<{_PLACEHOLDER_WORDS}>")
 _YOUR = re.compile(r"\$?\{\s*your[^{}]*\}|<\s*your[^<>]*>", re.IGNORECASE)

@@ -46,7 +46,7 @@ _SCALAR, _LIST, _MAPPING = range(3)
 
 
 def _parse_apart(text: str) -> Document:
-    """As `yaml_parser.parse_here`. Raises Unreadable, also when the time limit is over."""
+    """As `parse_here`. Raises Unreadable, also when the time limit is over."""
     waiting = patience.get()
     # -P: a folder that it happens to be started in has no modules for it
     command = [sys.executable, "-P", "-m", __name__, str(LIMIT_S)]
