@@ -1,4 +1,4 @@
-"""The trials that a query chooses, their results, order and ranks."""
+"""The trials that a query chooses, their results, order and ranks; those of them that a chart draws."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 
 SUCCEEDED = STATUSES.index(TrialStatus.SUCCEEDED)
-EARLY = STATUSES.index(TrialStatus.EARLY_STOPPED)
-RUNNING = STATUSES.index(TrialStatus.RUNNING)
 OPEN = [STATUSES.index(status) for status in OPEN_STATUSES]
 
 
