@@ -98,7 +98,6 @@ def _mapping(fields: Mapping[str, str], table: FirstFormat | None = None) -> str
 
 
 def _model(model: type[BaseModel], place: str) -> Iterator[str]:
-    """The table of a model's fields, then those of the mappings in it."""
     rows = [(f"`{place}{name}`", _kind(field), _default(field), _meaning(field)) for name, field in _own(model)]
     yield _table(("Field", "Kind", "Default", "Meaning"), rows)
     for name, field in _own(model):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import trial_runner
-from nni_manager.client import chosen_daemon
+from nni_manager.client import caller
 from nni_manager.programs import sent_function
 from nni_manager.programs.experiment import Experiment
 from nni_manager.programs.sent_function import SentFunction
@@ -56,7 +56,7 @@ def optimize(
     Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there;
     `Experiment.run` has the other errors.
     """
-    is_elsewhere = chosen_daemon.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
+    is_elsewhere = caller.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder:
         sent = sent_function.prepare(function, Path(folder), code_directory)
         told = {

@@ -12,7 +12,7 @@ from nni_manager.app import identity
 from nni_manager.app.doctor import data_directory, shared_places
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
 from nni_manager.config import admission, credentials, experiment_file
-from nni_manager.config.daemon_settings.settings import TEMPORARY, own_environment
+from nni_manager.config.settings import TEMPORARY, own_environment
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.machines.keeper import machines

@@ -124,14 +124,10 @@ def _check_algorithms(config: dict[str, Any], source: Source) -> None:
         source.refuse(("tuner",), f"is required and not set; {advice}")
     tuner = config.get("tuner") or {}
     if "searchSpaceFile" not in config:
-        if "className" in tuner or _needs_no_space(tuner):
+        if "className" in tuner or (str(tuner.get("name", "")).lower() in _WITHOUT_SPACE):
             config["searchSpace"] = {}
         else:
             source.refuse(("searchSpacePath",), "is required and not set; name a file that holds a search space")
-
-
-def _needs_no_space(tuner: Mapping[str, Any]) -> bool:
-    return str(tuner.get("name", "")).lower() in _WITHOUT_SPACE
 
 
 def _check_directory(one: Found, source: Source) -> None:

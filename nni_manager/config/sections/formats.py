@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nni_manager.config.daemon_settings.local_users import local_users
 from nni_manager.config.reading import scalars
+from nni_manager.config.reading.scalars import local_users
 from nni_manager.config.reading.source import Source
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.text import parse_token, refuse_login_in
@@ -62,7 +62,6 @@ def _url(raw: object) -> str:
 
 
 def _absolute(raw: object) -> str:
-    """A path in a container, which must be absolute."""
     path = scalars.text(raw)
     if not path.startswith("/"):
         raise ValueError("must be an absolute path in the container, such as /mnt/data")
