@@ -19,9 +19,8 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.client import Object, Refusal
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import PODS, Resource
 from nni_manager.kubernetes.fields import KubernetesSection
 from nni_manager.kubernetes.jobs import draft, handle_data, left_objects, refusals, removal, storage, submission
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects

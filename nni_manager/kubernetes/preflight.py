@@ -11,10 +11,9 @@ from pathlib import Path
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.client import Refusal, WrongAuthority
-from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.api.connectivity import may_exec
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.api.names import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
 from nni_manager.kubernetes.fields import KubernetesSection, PvcStorage
 from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.cluster_objects import login_paths

@@ -8,7 +8,7 @@ import socket
 from urllib.parse import urlsplit
 
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import PODS, SECRETS
+from nni_manager.kubernetes.api.names import PODS, SECRETS
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)

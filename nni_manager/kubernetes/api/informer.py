@@ -16,7 +16,7 @@ from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
-from nni_manager.kubernetes.api.resource import Resource
+from nni_manager.kubernetes.api.names import Resource
 from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)

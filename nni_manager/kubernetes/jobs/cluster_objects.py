@@ -14,7 +14,7 @@ from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
 from nni_manager.kubernetes.api.connectivity import Reach
-from nni_manager.kubernetes.api.resource import CONFIG_MAPS, SECRETS, Resource
+from nni_manager.kubernetes.api.names import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.kubernetes.fields import AzureStorage, KubernetesSection
 from nni_manager.kubernetes.jobs import shared_objects as shared
 from nni_manager.kubernetes.jobs import storage

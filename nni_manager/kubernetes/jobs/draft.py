@@ -11,7 +11,7 @@ from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.api.names import PODS, Resource
 from nni_manager.kubernetes.jobs import submission
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 

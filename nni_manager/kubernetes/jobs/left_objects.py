@@ -9,7 +9,7 @@ from datetime import datetime
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
 from nni_manager.platform_kit.contract import LeftObject
 
 _OTHER_KIND = "it has pods of another kind of job, which may need this; give a config of that kind"

@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import SECRETS, Resource
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import SECRETS, Resource
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 

@@ -9,7 +9,7 @@ from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import Resource
+from nni_manager.kubernetes.api.names import Resource
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 
 

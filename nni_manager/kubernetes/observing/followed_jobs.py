@@ -10,9 +10,8 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobHandle
 from nni_manager.kubernetes.api.client import Object, Refusal
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import EVENTS, PODS, Resource
 from nni_manager.kubernetes.jobs import handle_data
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.jobs.job_memory import JobMemory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nni_manager.domain.errors import NotFound, PlatformUnavailable
 from nni_manager.kubernetes.api.client import Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import PODS
+from nni_manager.kubernetes.api.names import PODS
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from trial_runner import protocol
 

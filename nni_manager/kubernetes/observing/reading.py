@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import PODS
+from nni_manager.kubernetes.api.names import PODS
 from nni_manager.kubernetes.exec.channel import ExecChannel
 from nni_manager.kubernetes.exec.channel_selection import runner_container
 from nni_manager.kubernetes.exec.stream import execute
@@ -51,7 +52,8 @@ class ResultReader(Protocol):
 def reading(service: ClusterObjects, cluster: Cluster, host: Host, *, sends_code: bool) -> ResultReader | None:
     """The reading of a service's results; None: runners post them."""
     if service.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
-        return _FromPods(service, cluster, host, sends_code=sends_code)
+        run = partial(_execute, cluster)
+        return ExecChannel(host, run, service.record, service.note_chosen, sends_code=sends_code)
     return _FromStorage(service, host) if service.storage is not None else None
 
 
@@ -87,35 +89,16 @@ class _FromStorage:
         await asyncio.wait([self._task])
 
 
-class _FromPods:
-    def __init__(self, service: ClusterObjects, cluster: Cluster, host: Host, *, sends_code: bool) -> None:
-        self._cluster = cluster
-        self._exec = ExecChannel(host, self._execute, service.record, service.note_chosen, sends_code=sends_code)
-
-    async def _execute(self, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
-        path = PODS.path(self._cluster.namespace, pod["metadata"]["name"])
-        command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
-        container = str(runner_container(pod).get("name") or "")
-        client = await self._cluster.client()
-        try:
-            return await execute(client, path, container, command, stdin, _COMMAND_S)
-        except Refusal as refusal:
-            if refusal.status != 401:
-                raise
-        await self._cluster.renew(client)  # refused before anything was sent
-        return await execute(await self._cluster.client(), path, container, command, stdin, _COMMAND_S)
-
-    def follow(self, memory: JobMemory, attempt_directory: str) -> None:
-        self._exec.follow(memory, Path(attempt_directory))
-
-    def notice(self, memory: JobMemory) -> None:
-        self._exec.notice(memory)
-
-    def seen(self, memory: JobMemory, report: Observation) -> Observation:
-        return report  # pods wait until they were read
-
-    def forget(self, memory: JobMemory) -> None:
-        self._exec.forget(memory.name)
-
-    async def close(self) -> None:
-        await self._exec.close()
+async def _execute(cluster: Cluster, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
+    """What a command in a pod says, with a second try when credentials have expired."""
+    path = PODS.path(cluster.namespace, pod["metadata"]["name"])
+    command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
+    container = str(runner_container(pod).get("name") or "")
+    client = await cluster.client()
+    try:
+        return await execute(client, path, container, command, stdin, _COMMAND_S)
+    except Refusal as refusal:
+        if refusal.status != 401:
+            raise
+    await cluster.renew(client)  # refused before anything was sent
+    return await execute(await cluster.client(), path, container, command, stdin, _COMMAND_S)

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import CLAIMS
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import CLAIMS
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects, owner
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template
 from nni_manager.kubernetes.platform import KubernetesPlatform

@@ -9,7 +9,7 @@ from typing import Any
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Kind
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template, without_account_token
 from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig, TaskRole, legal_role_name
 from nni_manager.platforms.frameworkcontroller.states import report

@@ -13,8 +13,7 @@ from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import PreflightFinding, Severity

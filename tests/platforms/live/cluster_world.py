@@ -16,7 +16,7 @@ from kubernetes_asyncio import client
 
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.kubernetes.api import names
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Kind
 from nni_manager.kubernetes.jobs import handle_data
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import Platform
