@@ -129,7 +129,7 @@ class Severity(StrEnum):
     FINE = "fine"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreflightFinding:
     """One finding of `preflight`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import zipfile
 from pathlib import Path
@@ -26,6 +27,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 _REGULAR_FILE = 0o100644 << 16
 
 
+@functools.cache
 def runner_archive() -> bytes:
     """The archive of the whole package, uncompressed.
 

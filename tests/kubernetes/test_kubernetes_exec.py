@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from nni_manager.kubernetes.api.client import Refusal
-from nni_manager.kubernetes.observing import reading
+from nni_manager.kubernetes.observing import followed_jobs
 from tests.kubernetes.test_kubernetes_lost_posts import pod
 
 pytestmark = pytest.mark.unit
@@ -36,8 +36,8 @@ async def test_a_revoked_token_is_read_again(monkeypatch: pytest.MonkeyPatch) ->
             raise Refusal(status=401, reason="Unauthorized", message="")
         return b"done"
 
-    monkeypatch.setattr(reading, "execute", execute)
-    assert await reading._execute(cast(Any, Cluster()), pod("u"), "read", _nothing()) == b"done"
+    monkeypatch.setattr(followed_jobs, "execute", execute)
+    assert await followed_jobs._execute(cast(Any, Cluster()), pod("u"), "read", _nothing()) == b"done"
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -13,7 +13,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.client import JSON, MERGE_PATCH, Client, Object, Query, Refusal, connect
 from nni_manager.kubernetes.api.informer import Informer
-from nni_manager.kubernetes.api.names import EVENTS, EXPERIMENT, Resource
+from nni_manager.kubernetes.api.names import EVENTS, EXPERIMENT, PODS, SECRETS, Resource
 from nni_manager.platform_kit.connections import Connection
 
 log = logging.getLogger(__name__)
@@ -156,6 +156,18 @@ class Cluster(Connection):
         body = review(self.namespace, verb, resource.group, resource.plural, subresource)
         answer = await self.call("POST", _RIGHTS, body=body)
         return bool((answer.get("status") or {}).get("allowed"))
+
+    async def may_exec(self) -> bool:
+        """Whether we may run commands in pods and read Secrets, where the parameters lie.
+
+        Commands go by a websocket, which begins as a GET, and for which Kubernetes 1.35 and later ask the right to
+        create, too.
+        """
+        return (
+            await self.may("get", PODS, "exec")
+            and await self.may("create", PODS, "exec")
+            and await self.may("get", SECRETS)
+        )
 
     async def account_may(self, account: str, verb: str, resource: Resource) -> bool | None:
         """Whether a service account of the namespace has a right; None: unknown. Raises PlatformUnavailable."""

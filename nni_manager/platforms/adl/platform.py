@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
@@ -44,19 +44,15 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
         pods = service.pods(code_in_image=self.config.trial_code_directory or "")
         return job(spec, self.config, pods, labels, service.secret_name(name), name)
 
-    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        async for finding in secrets_there(cluster, self.config.secret_names):
-            yield finding
+    async def look_further(self, cluster: Cluster) -> list[PreflightFinding]:
+        found = await secrets_there(cluster, self.config.secret_names)
         if self.config.checkpoint is not None:
             if not await cluster.may("create", CLAIMS):
-                yield PreflightFinding(
-                    severity=Severity.WRONG,
-                    subject="rights: persistentvolumeclaims",
-                    sentence=f"we may not create persistentvolumeclaims in namespace {cluster.namespace}",
-                    fix="have create granted, or leave checkpoint out",
-                )
-            async for finding in storage_class_there(cluster, self.config.checkpoint.storage_class):
-                yield finding
+                sentence = f"we may not create persistentvolumeclaims in namespace {cluster.namespace}"
+                fix = "have create granted, or leave checkpoint out"
+                found.append(PreflightFinding(Severity.WRONG, f"rights: {CLAIMS.plural}", sentence, fix))
+            found += await storage_class_there(cluster, self.config.checkpoint.storage_class)
+        return found
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: ClusterObjects) -> None:
         await super().on_created(cluster, created, spec, service)
