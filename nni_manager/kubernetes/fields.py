@@ -9,9 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from nni_manager.platform_kit.first_format import Remark
-from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked, secret
+from nni_manager.platform_kit.section_model import (
+    DEFAULT_IMAGE,
+    OptionalMode,
+    Part,
+    PlatformSection,
+    Remark,
+    marked,
+    mode_field,
+    secret,
+)
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -66,7 +73,7 @@ class NfsStorage(Part):
         default=None,
         format="mount-point",
     )
-    mode: OptionalMode = of_containers()
+    mode: OptionalMode = mode_field()
 
 
 class AzureStorage(Part):
@@ -83,7 +90,7 @@ class AzureStorage(Part):
         default=None,
         format="mount-point",
     )
-    mode: OptionalMode = of_containers()
+    mode: OptionalMode = mode_field()
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
     )
@@ -98,7 +105,7 @@ class PvcStorage(Part):
         default=None,
         description="Name of the claim. Default: the template's volumes are used as they are.",
     )
-    mode: OptionalMode = of_containers()
+    mode: OptionalMode = mode_field()
 
 
 #: Kinds that Kubernetes platforms take.

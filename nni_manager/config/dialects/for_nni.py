@@ -11,7 +11,7 @@ from nni_manager.config.dialects.first_format_paths import ENTRY, Found, split
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.source import spell
 from nni_manager.config.sections.experiment_model import marked
-from nni_manager.platform_kit.first_format import FirstFormat
+from nni_manager.platform_kit.section_model import FirstFormat
 
 #: Fields of the top level that NNI 3.0 does not know and that change nothing here → why.
 _IDLE: Mapping[str, str] = {

@@ -20,8 +20,8 @@ from nni_manager.kubernetes.fields import AzureStorage, KubernetesSection
 from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.folder_mode import number
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.shared_storage.checked_code import sha256_of
 from nni_manager.shared_storage.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
@@ -64,7 +64,7 @@ class ClusterObjects:
         if self.channel == protocol.PULL and here is not None:
             folder = experiment_folder(host.experiment_id, host.storage_key)
             mode = config.pod_storage and config.pod_storage.mode
-            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, number(mode))
+            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, folder_mode(mode))
         self._here = here
 
     # Shared by all jobs

@@ -14,7 +14,7 @@ from typing import Any
 
 from nni_manager.domain.clock import Clock
 from nni_manager.platforms.dlc import states
-from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item
+from nni_manager.platforms.dlc.account import DlcClient, DlcRefused, Item
 
 log = logging.getLogger(__name__)
 

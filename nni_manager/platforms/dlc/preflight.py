@@ -11,7 +11,7 @@ from typing import Any
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.dlc import job
-from nni_manager.platforms.dlc.client import DlcClient, DlcRefused
+from nni_manager.platforms.dlc.account import DlcClient, DlcRefused
 from nni_manager.platforms.dlc.config import DlcConfig
 
 Read = Callable[[Callable[[DlcClient], Awaitable[Any]]], Awaitable[Any]]

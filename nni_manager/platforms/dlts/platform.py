@@ -17,7 +17,7 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnav
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.folder_mode import number
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.config import DltsConfig
@@ -93,7 +93,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
             own.mkdir(mode=0o755, parents=True, exist_ok=True)
         there = self.config.container_storage_mount_point or str(here)
         folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        return MountedStorage(here, there, folder, number(self.config.storage_mode))
+        return MountedStorage(here, there, folder, folder_mode(self.config.storage_mode))
 
     # Submitting
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from nni_manager.domain.errors import StoreError
 from nni_manager.machines.ssh.address import Entry
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
