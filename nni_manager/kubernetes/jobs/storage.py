@@ -79,8 +79,8 @@ def runner_map(experiment_id: str, service: str, archive: bytes) -> Object:
 
 def pull_secret(experiment_id: str, service: str, login: bytes) -> Object:
     """The Secret with the login of a registry; `login`: a docker `config.json`."""
-    name = _name(experiment_id, service, "registry", login)
-    return _secret(name, experiment_id, service, "kubernetes.io/dockerconfigjson", {LOGIN_KEY: login})
+    kind, data = "kubernetes.io/dockerconfigjson", {LOGIN_KEY: login}
+    return _secret(_name(experiment_id, service, "registry", login), experiment_id, service, kind, data)
 
 
 def azure_secret(experiment_id: str, service: str, account: str, key: str) -> Object:
