@@ -14,7 +14,7 @@ from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_templ
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.kubernetes.preflight import secrets_there, storage_class_there
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platforms.adl.config import AdlConfig
+from nni_manager.platforms.adl.config import AdlConfig, Checkpoint
 from nni_manager.platforms.adl.states import report
 
 
@@ -35,7 +35,7 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
         return not config.trial_code_directory
 
     def job_kind(self) -> Kind:
-        return kind()
+        return _KIND
 
     def object_name(self, spec: JobSpec) -> str:
         return names.dashed(spec)
@@ -56,10 +56,8 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: ClusterObjects) -> None:
         await super().on_created(cluster, created, spec, service)
-        meta = created["metadata"]
-        of_checkpoints = claim(self.config, meta["name"], meta["labels"], owner(created))
-        if of_checkpoints is not None:
-            await service.put(CLAIMS, of_checkpoints)
+        if self.config.checkpoint is not None:
+            await service.put(CLAIMS, claim(self.config.checkpoint, created))
 
 
 CONTAINER = "main"
@@ -72,16 +70,15 @@ _ENVIRONMENT = {
 }
 
 
-def kind() -> Kind:
-    return Kind(
-        group="adaptdl.petuum.com",
-        plural="adaptdljobs",
-        kind="AdaptDLJob",
-        container=CONTAINER,
-        read=report,
-        version="v1",
-        operator="the scheduler of AdaptDL (https://github.com/petuum/adaptdl)",
-    )
+_KIND = Kind(
+    group="adaptdl.petuum.com",
+    plural="adaptdljobs",
+    kind="AdaptDLJob",
+    container=CONTAINER,
+    read=report,
+    version="v1",
+    operator="the scheduler of AdaptDL (https://github.com/petuum/adaptdl)",
+)
 
 
 def role(spec: JobSpec, config: AdlConfig) -> Role:
@@ -131,18 +128,21 @@ def _volumes(template: Object, config: AdlConfig, name: str) -> Object:
     return {"spec": {"containers": [{"name": CONTAINER, "env": env, "volumeMounts": mounts}], "volumes": volumes}}
 
 
-def claim(config: AdlConfig, name: str, labels: Mapping[str, str], owner: Object) -> Object | None:
-    """The claim of the volume of checkpoints, which goes with its job; None without checkpoints."""
-    if config.checkpoint is None:
-        return None
+def claim(wanted: Checkpoint, job: Object) -> Object:
+    """The claim of the volume of checkpoints, which goes with its job."""
+    meta = job["metadata"]
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": claim_name(name), "labels": dict(labels), "ownerReferences": [owner]},
+        "metadata": {
+            "name": claim_name(meta["name"]),
+            "labels": dict(meta["labels"]),
+            "ownerReferences": [owner(job)],
+        },
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "volumeMode": "Filesystem",
-            "storageClassName": config.checkpoint.storage_class,
-            "resources": {"requests": {"storage": config.checkpoint.storage_size}},
+            "storageClassName": wanted.storage_class,
+            "resources": {"requests": {"storage": wanted.storage_size}},
         },
     }

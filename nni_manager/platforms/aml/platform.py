@@ -33,7 +33,7 @@ from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.web_services.account import Refused, WebLease
-from nni_manager.web_services.jobs import UnlistedJobs
+from nni_manager.web_services.jobs import UnlistedJobs, all_of
 from trial_runner import protocol
 
 #: Seconds that copying a job's files may take after its end.
@@ -163,7 +163,8 @@ class AmlPlatform(Platform[AmlConfig]):
         for name in jobs.names(spec):
             taken = await self._put(name, body)
             if jobs.is_ours(taken, spec):
-                return self._handle(spec, name, taken)
+                data = json.dumps({"name": name})
+                return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
         raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
@@ -178,10 +179,6 @@ class AmlPlatform(Platform[AmlConfig]):
             if there is None:
                 raise
             return there
-
-    def _handle(self, spec: JobSpec, name: str, taken: Any) -> JobHandle:
-        data = json.dumps({"name": name})
-        return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
 
     @property
     def _storage(self) -> Blobs:
@@ -293,10 +290,7 @@ class AmlPlatform(Platform[AmlConfig]):
                 await self._blob_tokens.close()
 
     async def _cancel(self, names: Sequence[str]) -> None:
-        """Cancels all of these jobs, also after a failure. Raises the first error."""
-        ended = await asyncio.gather(*map(self._cancel_one, names), return_exceptions=True)
-        for error in filter(None, ended):
-            raise error
+        await all_of(map(self._cancel_one, names))
 
     async def _cancel_one(self, name: str) -> None:
         """Cancels a job. Quiet for an ended or unknown one."""

@@ -118,12 +118,7 @@ class DlcPlatform(Platform[DlcConfig]):
             return await preflight.look(self.config, self._mount_point, self._raw_read)
 
     async def __aenter__(self) -> Self:
-        await self._lease.enter()
-        try:
-            await self._lease.call(_nothing)
-        except BaseException:
-            await self._lease.leave()
-            raise
+        await self._lease.enter_checked()
         self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
         return self
 
@@ -187,15 +182,11 @@ class DlcPlatform(Platform[DlcConfig]):
         listed = await self._jobs.read(min(_sent_ms(handle) for handle in handles))
         self._seen |= listed.keys()
         await self._ending.look(listed)
-        asked = await self._ask_for([handle for handle in handles if _id(handle) not in listed])
+        missing = [handle for handle in handles if _id(handle) not in listed and not self._may_be_late(handle)]
+        asked = await self._missing.look(missing, is_list_complete=self._jobs.is_complete)
         ours = {id: listed[id] for id in map(_id, handles) if id in listed}
         whole = {id: await self._restarts.completed(id, item) for id, item in ours.items()}
         return {handle: self._report(handle, whole.get(_id(handle)), asked) for handle in handles}
-
-    async def _ask_for(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Item | None]:
-        """Some of the jobs that the list does not have; None: gone."""
-        missing = [handle for handle in handles if not self._may_be_late(handle)]
-        return await self._missing.look(missing, is_list_complete=self._jobs.is_complete)
 
     def _may_be_late(self, handle: JobHandle) -> bool:
         return _id(handle) not in self._seen and self._clock() - _sent_ms(handle) < self._lag_s * 1000
@@ -303,10 +294,6 @@ class DlcPlatform(Platform[DlcConfig]):
 
 _MONTH_MS = 31 * 24 * 3600 * 1000
 _ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC has accepted the job and does not list it yet")
-
-
-async def _nothing(_account: DlcAccount) -> None:
-    """Makes no call; `WebLease.call` checks the credential."""
 
 
 def _getting(id: str) -> Callable[[DlcClient], Awaitable[Item | None]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -41,8 +40,6 @@ from nni_manager.platforms.scripted.states import (
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
-
-log = logging.getLogger(__name__)
 
 #: Seconds that a process's files in the shared folder may take to appear after its end.
 _READ_PATIENCE_S = 2.0
