@@ -1,6 +1,8 @@
 """Secrets that must not stand in sentences, however a service spells them when it repeats a request.
 
 A text is redacted first and cut afterwards: of a secret that is cut, the beginning would stay.
+`PrivateText` stands here as the store, which keeps it, needs no more of the kit: commands that read closed experiments
+import no event loop.
 """
 
 from __future__ import annotations

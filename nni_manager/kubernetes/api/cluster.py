@@ -1,4 +1,5 @@
-"""A namespace of a cluster, for the whole daemon: a client, and one informer for each kind of object."""
+"""A namespace of a cluster, for the whole daemon: a client, and one informer for each kind of object. And a kind of job
+there: where it is in the API, how its status is read, how one is ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names and labels of our objects."""
+"""The names of kinds of objects, where they are in the API, and the names and labels of our objects."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@ once.
 
 Two experiments may put the same code at once. Each uploads it to an address of its own, and the service keeps the first
 one's: an asset's path cannot be changed. As its version is the hash of what it holds, the first one's is as good.
+
+`Blobs` is the workspace's blob container, through which jobs and we exchange files: a few calls of its REST API.
 """
 
 from __future__ import annotations

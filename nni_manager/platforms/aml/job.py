@@ -1,4 +1,8 @@
-"""The job of an attempt as Azure ML wants it, and the files that its container starts with."""
+"""The job of an attempt as Azure ML wants it, and the files that its container starts with.
+
+A container mounts shared storage, or has it mounted, before the trial runs there. Only NFS: the program that mounts it
+is in the attempt's folder, readable for others, and must hold no secret.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Events of the scripted cluster, sent by timers, and twice where the script says so."""
+"""Events of the scripted cluster, sent by timers, and twice where the script says so; and reports of simulated jobs: a
+registration, and outbox lines that no file holds."""
 
 from __future__ import annotations
 

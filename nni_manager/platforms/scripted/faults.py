@@ -1,4 +1,5 @@
-"""Faults of the scripted cluster itself: outages, refused credentials, no room. They follow the clock alone."""
+"""Faults of the scripted cluster itself: outages, refused credentials, no room. They follow the clock alone. And the
+account that experiments share: one login and one pace for all of them, and the cluster's own log of both."""
 
 from __future__ import annotations
 

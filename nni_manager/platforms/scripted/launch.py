@@ -1,4 +1,5 @@
-"""The start of a job: its record, its runner's files, and its process or the start files of its container."""
+"""The start of a job: its record; its runner's clean environment, folder and files; and its process, or the files by
+which its container is started."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The adapter of `scripted`: the config says what happens to its jobs, and when.
 
 Level-based: a job is a file, and `observe` works out from it, the clock and the keeper what the cluster would say now,
-so it plays on while the daemon is away. With a runner jobs are real: see `runner` and `processes`.
+so it plays on while the daemon is away. With a runner jobs are real: see `launch`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The scripted cluster's words for the states of jobs as job states, and what it says of a job at a moment. Pure.
+"""The script: the rule of a job, its times by that rule, and what the scripted cluster says of the job at a moment. Pure.
+
+The cluster's words for the states of jobs as job states:
 
 =========  ==========  =====================================================
 word       JobState    when
