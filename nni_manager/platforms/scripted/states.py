@@ -1,4 +1,4 @@
-"""The script: the rule of a job, its times by that rule, and what the scripted cluster says of the job at a moment. Pure.
+"""The script: a job's rule, its times by that rule, and what the scripted cluster says of it at a moment. Pure.
 
 The cluster's words for the states of jobs as job states:
 
