@@ -13,8 +13,8 @@ from nni_manager.config.sections.experiment_model import Experiment
 from nni_manager.config.sections.formats import FORMATS
 from nni_manager.config.sections.model_fields import alternatives, fields_of, is_list, marks_of, models_in
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.first_format import FirstFormat
 from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platform_kit.section_model import FirstFormat
 from nni_manager.shared_storage.section import KINDS
 
 _HEAD = """\

@@ -29,7 +29,7 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platform_kit.section_model import PlatformSection
 from trial_runner.protocol import LOG_FILES
 
@@ -129,7 +129,7 @@ class Severity(StrEnum):
     FINE = "fine"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreflightFinding:
     """One finding of `preflight`."""
 

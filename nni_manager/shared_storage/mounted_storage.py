@@ -40,8 +40,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.ids import checkpoint_directory_of
 from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.platform_kit.payload import checkpoint_beside
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
 from nni_manager.shared_storage import storage_folders
 from trial_runner import protocol
 from trial_runner.wire import removal

@@ -53,7 +53,7 @@ def runner() -> None:
 )
 def build(output: Path) -> None:
     """Write the trial runner as one file that needs Python 3.7 or newer and nothing else."""
-    from nni_manager.platform_kit.runner_archive import runner_archive
+    from nni_manager.platform_kit.payload import runner_archive
 
     data = runner_archive()
     try:

@@ -1,6 +1,6 @@
 """Converts NNI's first config format (``trainingServicePlatform``) to the second, read, or printed for NNI 3.0.
 
-The fields of a platform's part of a file are listed in the platform's folder (`platform_kit.first_format`).
+The fields of a platform's part of a file are listed in the platform's folder (`platform_kit.section_model`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from nni_manager.config.sections.experiment_model import marked
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.first_format import FirstFormat
 from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platform_kit.section_model import FirstFormat
 
 PLATFORM = "trainingServicePlatform"
 _SERVICE = "trainingService"

@@ -11,7 +11,7 @@ from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import flag, kind, text
 from nni_manager.config.reading.source import Source, steps
 from nni_manager.config.sections.section import Section
-from nni_manager.platform_kit.first_format import FirstFormat
+from nni_manager.platform_kit.section_model import FirstFormat
 
 _CLASS = ("codeDir", "classFileName", "className")
 _OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")

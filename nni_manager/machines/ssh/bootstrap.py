@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.transport import Channel
 from nni_manager.platform_kit.connections import Place
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
 from trial_runner import protocol
 
 #: Seconds until a machine has said what it is, and until the program is there.

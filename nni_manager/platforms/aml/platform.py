@@ -24,17 +24,16 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
 from nni_manager.platforms.aml import job as jobs
-from nni_manager.platforms.aml import preflight, sharing, states
-from nni_manager.platforms.aml.account import AmlAccount, AzureTokens, Tokens
-from nni_manager.platforms.aml.assets import Assets
-from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml import preflight, states
+from nni_manager.platforms.aml.account import AmlAccount, Tokens
+from nni_manager.platforms.aml.assets import Assets, Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.mirror import Mirror
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.web_services.account import Refused, WebLease
-from nni_manager.web_services.jobs import UnlistedJobs
+from nni_manager.web_services.jobs import UnlistedJobs, all_of
 from trial_runner import protocol
 
 #: Seconds that copying a job's files may take after its end.
@@ -50,7 +49,7 @@ class AmlPlatform(Platform[AmlConfig]):
     #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
-    mounts: ClassVar[frozenset[str]] = sharing.KINDS
+    mounts: ClassVar[frozenset[str]] = jobs.KINDS
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
         watches=False,
@@ -79,7 +78,7 @@ class AmlPlatform(Platform[AmlConfig]):
         self._left: set[str] = set()
 
     def _tokens(self) -> Tokens:
-        return AzureTokens(self.config.authority or "")
+        return Tokens(self.config.authority or "")
 
     def _account(self) -> AmlAccount:
         key = self.connection_key(self.config)
@@ -94,7 +93,7 @@ class AmlPlatform(Platform[AmlConfig]):
 
     @classmethod
     def check(cls, spec: ExperimentSpec, config: AmlConfig) -> None:
-        sharing.check(spec.shared_storage)
+        jobs.check(spec.shared_storage)
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
@@ -156,15 +155,16 @@ class AmlPlatform(Platform[AmlConfig]):
         code = await self._lease.call(lambda account: self._assets.put(account, storage))
         folder = self._prefix(spec.name)
         if self._shared is not None:
-            spec, program = await sharing.prepared(self._shared, spec)
-            await storage.put(f"{folder}/{sharing.PROGRAM_FILE}", program.encode())
+            spec, program = await jobs.prepared(self._shared, spec)
+            await storage.put(f"{folder}/{jobs.PROGRAM_FILE}", program.encode())
         await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
         await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
         body = jobs.creation(self.config, spec, resource=self.config.resource, code=code, folder=folder)
         for name in jobs.names(spec):
             taken = await self._put(name, body)
             if jobs.is_ours(taken, spec):
-                return self._handle(spec, name, taken)
+                data = json.dumps({"name": name})
+                return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
         raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
@@ -179,10 +179,6 @@ class AmlPlatform(Platform[AmlConfig]):
             if there is None:
                 raise
             return there
-
-    def _handle(self, spec: JobSpec, name: str, taken: Any) -> JobHandle:
-        data = json.dumps({"name": name})
-        return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
 
     @property
     def _storage(self) -> Blobs:
@@ -294,10 +290,7 @@ class AmlPlatform(Platform[AmlConfig]):
                 await self._blob_tokens.close()
 
     async def _cancel(self, names: Sequence[str]) -> None:
-        """Cancels all of these jobs, also after a failure. Raises the first error."""
-        ended = await asyncio.gather(*map(self._cancel_one, names), return_exceptions=True)
-        for error in filter(None, ended):
-            raise error
+        await all_of(map(self._cancel_one, names))
 
     async def _cancel_one(self, name: str) -> None:
         """Cancels a job. Quiet for an ended or unknown one."""

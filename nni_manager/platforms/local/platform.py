@@ -22,7 +22,7 @@ from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_o
 from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
 from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.waiting_queue import KeeperMachine
-from nni_manager.platform_kit import checkpoints, trial_python
+from nni_manager.platform_kit import payload, trial_python
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
@@ -171,7 +171,7 @@ class LocalPlatform(Platform[LocalConfig]):
         own = {
             handle: f"{trials}/{checkpoint_directory_of(attempt_directory_of(handle.job_name))}" for handle in handles
         }
-        stays = await asyncio.to_thread(checkpoints.remove, set(own.values()))
+        stays = await asyncio.to_thread(payload.remove_folders, set(own.values()))
         return {handle: stays[folder] for handle, folder in own.items() if folder in stays}
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:

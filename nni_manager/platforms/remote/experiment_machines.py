@@ -20,7 +20,7 @@ from nni_manager.domain.errors import BadCredentials, StoreError
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.machine_jobs import JobLocations

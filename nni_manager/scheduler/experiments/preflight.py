@@ -23,7 +23,7 @@ from nni_manager.platform_kit.contract import (
     PreflightFinding,
     Severity,
 )
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.store.folder import Folder

@@ -10,7 +10,7 @@ import pytest
 
 from nni_manager.config.sections.model_fields import fields_of, marks_of
 from nni_manager.domain.errors import PlatformUnavailable, StoreUnavailable
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platforms.remote import experiment_machines
 from nni_manager.platforms.remote.config import Machine, RemoteConfig
