@@ -1,6 +1,6 @@
 """The Pareto front of an experiment's trials, which is kept and extended as trials end.
 
-The same set as `domain.objectives.pareto`, for many results at once.
+The same set as `domain.objectives`, for many results at once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nni_manager.analysis.columns.growing import Floats, Integers, Mask
-from nni_manager.domain.objectives import pareto
-from nni_manager.domain.objectives.goals import Worth
+from nni_manager.domain import objectives
+from nni_manager.domain.objectives import Worth
 
 #: With so many objectives the front is found in one pass over the sorted results, however many are in it.
 _SWEPT = 2
@@ -62,7 +62,7 @@ def extended(losses: Floats, violation: Floats, front: Integers, new: Integers) 
 
 def _swept(losses: Floats, positions: Integers) -> Integers:
     results = zip(positions.tolist(), losses[positions].tolist(), strict=True)
-    found = pareto.extended([], ((position, Worth(losses=tuple(row))) for position, row in results))
+    found = objectives.extended_set([], ((position, Worth(losses=tuple(row))) for position, row in results))
     return np.array([position for position, _ in found], np.int64)
 
 

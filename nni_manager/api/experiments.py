@@ -32,7 +32,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.submission import Reopening
 from nni_manager.store.experiment import answers
-from nni_manager.store.index import pareto_set
+from nni_manager.store.index import best_results
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.labels import Labels
 
@@ -223,7 +223,7 @@ async def export_results(
 ) -> Response:
     """Parameters with final results, by the trials' numbers, as `import` of another experiment takes them."""
     text = await context.service.read(
-        id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=pareto_set.members(c))
+        id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=best_results.pareto_members(c))
     )
     return Response(text, media_type="application/json")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from nni_manager.api import experiment_description
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas import platforms as schema
-from nni_manager.scheduler.experiments.about import service_map
-from nni_manager.scheduler.experiments.about.service_map import Gpu, MachineState, ServiceState
+from nni_manager.scheduler.experiments import service_map
+from nni_manager.scheduler.experiments.service_map import Gpu, MachineState, ServiceState
 
 
 async def describe(context: ApiContext) -> schema.Platforms:

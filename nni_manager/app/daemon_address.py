@@ -18,7 +18,7 @@ from nni_manager import __version__
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)

@@ -39,13 +39,13 @@ from nni_manager.app.nni_list import NniList
 from nni_manager.client import service_note
 from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.clock import now_ms
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.disk_watch import watched
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.store.folder import Ownership
 from nni_manager.store.nni import nni_registry
-from nni_manager.store.ownership import Ownership
 from nni_manager.web.pages import PagesContext, create_pages
 from nni_manager.web.report import report
 

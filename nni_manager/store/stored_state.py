@@ -6,14 +6,12 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.direction import direction_of
 from nni_manager.domain.evidence import RunnerExit
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, NeedlessCheckpoint, StoredState
 from nni_manager.domain.job import JobState
-from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.stored_state import NeedlessCheckpoint, StoredState
+from nni_manager.domain.metrics import OptimizeMode, direction_of
 from nni_manager.domain.trial import OpenTrial
-from nni_manager.store.experiment import checkpoints, experiments, jobs, missed_jobs, runners, services, trials
+from nni_manager.store.experiment import experiments, jobs, runners, services, trials
 from trial_runner import protocol
 
 
@@ -66,7 +64,7 @@ def _needless(
         return ()
     maximize = direction_of(spec.canonical) is OptimizeMode.MAXIMIZE
     return tuple(
-        checkpoints.needless(connection, spec.kept_checkpoints, maximize=maximize, at_work=removing, away=away)
+        trials.needless_checkpoints(connection, spec.kept_checkpoints, maximize=maximize, at_work=removing, away=away)
     )
 
 
@@ -97,7 +95,7 @@ def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> d
 def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Attempt, ...]]:
     found: dict[str, tuple[Attempt, ...]] = {}
     if any(trial.attempt > 1 for trial in open_trials):
-        for one in missed_jobs.missed(connection):
+        for one in jobs.missed(connection):
             found[one.trial_id] = (*found.get(one.trial_id, ()), one)
     return found
 

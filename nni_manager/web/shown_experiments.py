@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.failure import FAILED_STATUSES
-from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.connection import Connection
 from nni_manager.store.index import overview

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.domain.experiment import ExperimentSpec, LiveSpec
 from nni_manager.scheduler.tuning import watched
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace

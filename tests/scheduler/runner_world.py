@@ -13,11 +13,10 @@ import pytest
 
 from nni_manager.config import experiment_file
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.scheduler.experiments.runner_reports import RunnerReports
+from nni_manager.scheduler.experiments.runner_reports import RunnerIdentity, RunnerReports
 from nni_manager.scheduler.experiments.submission import Submission
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 from nni_manager.store.experiment import answers
 from tests.api.world import MemoryPlatform, World, config, make_world
 from trial_runner import protocol

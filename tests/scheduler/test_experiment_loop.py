@@ -18,14 +18,13 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, StoreCorrupt, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, LiveSpec, PlatformSpec
 from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.section_model import PlatformSection
 from nni_manager.scheduler.experiments.services import Services
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tuning import watched
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
@@ -34,11 +33,10 @@ from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
 from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
-from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.scheduler.turns.turn import Result, Seen
+from nni_manager.scheduler.turns.trial_listener import Heartbeats
+from nni_manager.scheduler.turns.turn import Result, Seen, tally
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services, trials

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.domain.errors import AlreadyOwned
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 
 _HOLDER = """
 import sys, signal

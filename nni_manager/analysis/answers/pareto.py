@@ -17,7 +17,7 @@ from nni_manager.analysis.front import Front
 from nni_manager.analysis.json_text import numbers, plain
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.objectives.goals import Constraint, Goals
+from nni_manager.domain.objectives import Constraint, Goals
 
 #: Most trials that are drawn.
 _MOST = 3000

@@ -19,8 +19,8 @@ from nni_manager.app.listening.ports import Reserved, http_address, reserve, res
 from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentWarning
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.scheduler.changes import DaemonWarnings
+from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 from trial_runner.wire import foreign_files
 
 

@@ -16,7 +16,7 @@ from nni_manager.config.reading.source import Source
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.sections.section import Section, nearest
 from nni_manager.domain.algorithm import Catalogue
-from nni_manager.domain.direction import must_say
+from nni_manager.domain.metrics import must_say
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")

@@ -10,7 +10,7 @@ from nni_manager.config.reading.source import Source
 from nni_manager.config.sections.section import Section
 from nni_manager.domain.algorithm import Algorithm
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.objectives.goals import parse_constraint
+from nni_manager.domain.objectives import parse_constraint
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _OBJECTIVES, _CONSTRAINTS = "objectives", "constraints"

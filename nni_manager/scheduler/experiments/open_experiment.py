@@ -14,22 +14,19 @@ from typing import NamedTuple
 
 from nni_manager.config import code_paths, credentials, experiment_file
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec, StoredExperiment
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec, PlatformSpec, StoredExperiment
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiment_log import ExperimentLog
-from nni_manager.scheduler.experiments.build import Build, Parts
 from nni_manager.scheduler.experiments.code import CodeArchive
-from nni_manager.scheduler.experiments.shared_parts import SharedParts
-from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.scheduler.experiments.services import Build, Parts, SharedParts
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import private, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services
 from nni_manager.store.experiment.services import ServiceRow
-from nni_manager.store.folder import Folder
+from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.migrate import migrate
-from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
 from trial_runner.wire.backoff import Backoff
 

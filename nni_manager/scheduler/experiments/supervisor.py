@@ -16,7 +16,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
-from nni_manager.scheduler.experiments.shared_parts import SharedParts
+from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentStatus, Hold, NeedlessCheckpoint
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
-from nni_manager.domain.stored_state import NeedlessCheckpoint
 from nni_manager.domain.trial import StopRequest, TrialStatus
 
 

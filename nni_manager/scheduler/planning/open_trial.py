@@ -15,7 +15,6 @@ from nni_manager.domain.evidence import (
     unstarted,
     weigh,
 )
-from nni_manager.domain.failure import failure_key
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
@@ -26,6 +25,7 @@ from nni_manager.domain.trial import (
     StopRequest,
     TrialStatus,
     explain,
+    failure_key,
     outcome,
 )
 from nni_manager.scheduler.planning.decisions import (

@@ -2,7 +2,8 @@
 
 Level-based: it depends on the state, never on the event that woke the loop. A decision lost in a crash is taken again
 by the next turn. Order: ended attempts, stops, intended submissions, free slots, wait reasons, the experiment's status.
-`open_trial` decides about one trial, `experiment_status` about the experiment; this module about services and slots.
+`open_trial` decides about one trial, `experiment_status` about the experiment; this module about services,
+slots and, by `keepCheckpoints`, which checkpoints are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import OpenTrial, TrialStatus
-from nni_manager.scheduler.planning.checkpoints import note_checkpoints, remove_checkpoints
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     AskTuner,
@@ -27,14 +27,21 @@ from nni_manager.scheduler.planning.decisions import (
     Finish,
     GiveUpAttempt,
     HoldService,
+    NoteCheckpoint,
     PutOnHold,
+    RemoveCheckpoints,
     ReviveAttempt,
     SetWait,
     StartAttempt,
     Submit,
 )
-from nni_manager.scheduler.planning.experiment_status import set_status, takes_attempts, trials_left
-from nni_manager.scheduler.planning.failures import hold_for_failures, refusals
+from nni_manager.scheduler.planning.experiment_status import (
+    hold_for_failures,
+    refusals,
+    set_status,
+    takes_attempts,
+    trials_left,
+)
 from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
@@ -306,3 +313,23 @@ def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decis
         decisions.wake_at(next_ms)
     else:
         decisions.records.append(SetWait(trial_id=trial.id, wait=wait))
+
+
+#: A trial that ended otherwise may be looked at, or run again, with what it left.
+_ENDED_WELL = (TrialStatus.SUCCEEDED, TrialStatus.EARLY_STOPPED)
+
+
+def note_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
+    """Notes the trials that end well with this plan, where a service of theirs can remove what they leave."""
+    if snapshot.spec.kept_checkpoints is None:
+        return
+    for record in [one for one in decisions.records if isinstance(one, Finish)]:
+        can_remove = snapshot.service(record.service).state.capabilities.removes_checkpoints
+        if record.status in _ENDED_WELL and can_remove:
+            decisions.records.append(NoteCheckpoint(trial_id=record.trial_id))
+
+
+def remove_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
+    """Removes those that nothing needs any more."""
+    if found := snapshot.stored.needless:
+        decisions.calls.append(RemoveCheckpoints(checkpoints=found))

@@ -6,11 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, StoredExperiment
+from nni_manager.domain.experiment import (
+    ExperimentSpec,
+    ExperimentStatus,
+    Hold,
+    HoldCode,
+    StoredExperiment,
+    StoredState,
+)
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait
 from nni_manager.domain.space.parameters import Proposal
-from nni_manager.domain.stored_state import StoredState
 from nni_manager.platform_kit.contract import Capabilities
 from trial_runner import protocol
 

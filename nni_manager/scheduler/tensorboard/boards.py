@@ -16,9 +16,9 @@ from typing import Protocol, TypeVar
 
 from nni_manager.config.daemon_settings.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
-from nni_manager.scheduler.tensorboard import link_folders, log_folders, ports
-from nni_manager.scheduler.tensorboard.board import Board
-from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
+from nni_manager.scheduler.tensorboard import folders
+from nni_manager.scheduler.tensorboard.board import Board, connected_ports, free_port, is_free_port
+from nni_manager.scheduler.tensorboard.folders import TrialLogs
 from nni_manager.store import private
 from nni_manager.store.folder import Folder
 
@@ -53,7 +53,7 @@ class TensorBoards:
 
     def __init__(self, service: Experiments, data_directory: Path, *, idle_s: float = _IDLE_S) -> None:
         self._service = service
-        self._folder = data_directory / link_folders.FOLDER
+        self._folder = data_directory / folders.FOLDER
         self._idle_s = idle_s
         self._boards: dict[str, Board] = {}
         self._used_s: dict[str, float] = {}
@@ -99,10 +99,10 @@ class TensorBoards:
         """A board that answers; on the next port where another program took the first one meanwhile."""
         taken = {board.port for board in self._boards.values()}
         while True:
-            port = await asyncio.to_thread(ports.free, taken, wanted)
+            port = await asyncio.to_thread(free_port, taken, wanted)
             if self._is_closed:
                 raise Conflict("the manager is ending")
-            id_ = link_folders.new_id()
+            id_ = folders.new_id()
             board = Board(id_, experiment_id, logs, self._folder / id_, port)
             self._boards[id_], self._used_s[id_] = board, time.monotonic()
             try:
@@ -110,7 +110,7 @@ class TensorBoards:
                 return board
             except InvalidInput:
                 self._forget(id_)
-                if wanted is not None or ports.is_free(port):
+                if wanted is not None or is_free_port(port):
                     raise
                 taken.add(port)
             except BaseException:
@@ -153,7 +153,7 @@ class TensorBoards:
         if not 1 <= len(trial_ids) <= _MOST_TRIALS:
             raise InvalidInput(f"trials: name one to {_MOST_TRIALS} trials")
         trials = (await self._place(experiment_id)).trials
-        found = await self._service.read(experiment_id, lambda c: log_folders.find(c, trials, trial_ids))
+        found = await self._service.read(experiment_id, lambda c: folders.find_logs(c, trials, trial_ids))
         here = [one for one in found if one.is_here]
         if not here:
             raise InvalidInput(
@@ -184,7 +184,7 @@ class TensorBoards:
 
     async def look(self) -> None:
         """Ends those that no browser was connected to for long, and forgets those that ended."""
-        now_s, used = time.monotonic(), await asyncio.to_thread(ports.connected)
+        now_s, used = time.monotonic(), await asyncio.to_thread(connected_ports)
         for board in list(self._boards.values()):
             if board.id not in self._boards:
                 continue  # stopped while another one ended

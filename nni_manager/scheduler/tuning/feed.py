@@ -16,12 +16,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from nni_manager.domain.direction import direction_of
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec
+from nni_manager.domain.metrics import direction_of
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.tuning.judging import Assessments
 from nni_manager.scheduler.tuning.watched import WatchedTuner

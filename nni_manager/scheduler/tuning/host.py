@@ -2,6 +2,9 @@
 
 `trial_runner.tuner_host` is the program in it. Calls are serialised. `TunerHost` starts, calls, inspects and ends the
 process; `watched` and `feed` decide when.
+
+Children of a tuner are orphaned when its process dies, at once with a killed daemon. They inherit an environment with a
+mark of that process: the experiment's log folder and an id. A child that clears its environment is not found.
 """
 
 from __future__ import annotations
@@ -12,18 +15,62 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
-from nni_manager.scheduler.tuning import orphans
 from nni_manager.store.nni import nni_format
 from trial_runner import protocol
 from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
 from trial_runner.wire import foreign_files
+
+MARK_VARIABLE = "NNI_MANAGER_TUNER"
+#: Most scans: processes may fork during one.
+_MOST_LOOKS = 5
+
+
+def new_mark(log_folder: Path) -> str:
+    """A new mark, for one process and its descendants."""
+    return f"{mark_prefix(log_folder)}{uuid4().hex}"
+
+
+def mark_prefix(log_folder: Path) -> str:
+    """The common prefix of an experiment's marks."""
+    return f"{log_folder}:"
+
+
+def end_orphans(mark: str) -> int:
+    """Kills all processes with a mark of this prefix; returns their number. Blocks for milliseconds, by the number of
+    processes on the machine."""
+    killed: set[int] = set()
+    for _ in range(_MOST_LOOKS):
+        found = _marked(f"{MARK_VARIABLE}={mark}".encode()) - killed
+        if not found:
+            break
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found
+    return len(killed)
+
+
+def _marked(entry: bytes) -> set[int]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return {pid for pid in pids if pid != os.getpid() and _has(pid, entry)}
+
+
+def _has(pid: int, entry: bytes) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return environment.startswith(entry) or b"\0" + entry in environment
+
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -60,10 +107,10 @@ class TunerHost:
         """`command`: Python with arguments, run in `directory`; `folder`: for the tuner's checkpoints. Raises TunerDied
         if it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
-        mark = orphans.new_mark(log_folder)
+        mark = new_mark(log_folder)
         variables = {
             **environment,
-            orphans.MARK_VARIABLE: mark,
+            MARK_VARIABLE: mark,
             protocol.ENV_GPUS: gpus,
             STACK_FILE: str(stack_file),
             CHECKPOINT_FOLDER: str(folder),
@@ -132,7 +179,7 @@ class TunerHost:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
-        await asyncio.to_thread(orphans.end_orphans, self._mark)
+        await asyncio.to_thread(end_orphans, self._mark)
 
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -14,7 +14,7 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.experiment_log import write_text
-from nni_manager.scheduler.tuning import orphans
+from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.host import HostPlace, TunerHosts
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class WatchedTuner:
         """Ends processes of a tuner that a killed daemon left."""
         log_folder = self._place.log_folder
         if (log_folder / "dispatcher.log").exists():  # a tuner has run
-            count = await asyncio.to_thread(orphans.end_orphans, orphans.mark_prefix(log_folder))
+            count = await asyncio.to_thread(host.end_orphans, host.mark_prefix(log_folder))
             if count:
                 log.warning("%d processes that an earlier tuner had left were ended", count)
 

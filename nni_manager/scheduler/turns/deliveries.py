@@ -12,18 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from nni_manager import __version__
-from nni_manager.domain import outbox, version
+from nni_manager.domain import version
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import StoreCorrupt, VersionRefused
+from nni_manager.domain.experiment import LiveSpec
 from nni_manager.domain.job import JobState
+from nni_manager.domain.metrics import TOO_LONG, Lines, joined_lines, parse_nni, parse_own
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import spelled
 from nni_manager.platform_kit.contract import Delivery
 from nni_manager.scheduler import experiment_log
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.tally import tally
+from nni_manager.scheduler.turns.turn import tally
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import metrics, runners
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
@@ -87,7 +88,7 @@ class Deliveries:
             tally.results += len(chunk.metrics)
         return receipt
 
-    def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> str:
+    def _complain(self, job_name: str, name: str, parsed: Lines) -> str:
         """Logs each cause of broken lines once per outbox, so that a trial cannot fill the log.
 
         Returns the sentence about the first dropped line of the outbox; empty: none, or returned before.
@@ -126,7 +127,7 @@ def _doubt(name: str, lines: Sequence[str]) -> str:
         )
     if protocol.TOO_LONG not in lines:
         return ""
-    return f"a result of {name} was dropped: it {outbox.TOO_LONG}"
+    return f"a result of {name} was dropped: it {TOO_LONG}"
 
 
 def delivery(receipt: Receipt) -> Delivery:
@@ -134,17 +135,17 @@ def delivery(receipt: Receipt) -> Delivery:
     return Delivery(resend=receipt.stored is Stored.GAP)
 
 
-async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
+async def _parse(name: str, lines: Sequence[str]) -> Lines:
     """Parses lines in pieces, which yields to other tasks: 6,000 lines take 30 ms."""
     is_nni = name == protocol.METRICS_FILE or name.startswith(f"{protocol.METRICS_FILE}/")
-    parse = outbox.parse_nni if is_nni else outbox.parse
+    parse = parse_nni if is_nni else parse_own
     if len(lines) <= _LINES_AT_A_TIME:
         return parse(lines)
     parts = []
     for first in range(0, len(lines), _LINES_AT_A_TIME):
         parts.append(parse(lines[first : first + _LINES_AT_A_TIME], first))
         await asyncio.sleep(0)
-    return outbox.joined(parts)
+    return joined_lines(parts)
 
 
 class JobMessages:

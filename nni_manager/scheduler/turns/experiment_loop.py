@@ -13,20 +13,17 @@ from typing import Protocol
 
 from nni_manager.domain.clock import Clock, ClockSteps, apart_ms
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, LiveSpec
 from nni_manager.domain.service import LiveService, ServiceStatus
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.turns import change_log
 from nni_manager.scheduler.turns.actions import Actions
-from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.scheduler.turns.trial_listener import TrialListener
-from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
+from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener
+from nni_manager.scheduler.turns.turn import Result, Seen, take_turn, tally
 from nni_manager.store.database import Database
 
 log = logging.getLogger(__name__)

@@ -22,11 +22,10 @@ from nni_manager.domain.service import LiveService, ServiceStatus, Wait, WaitCod
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.scheduler.planning.snapshot import ServiceState
 from nni_manager.scheduler.turns import job_logs
-from nni_manager.scheduler.turns.adapter_limits import leave, within_limit
 from nni_manager.scheduler.turns.forgetting import Forgetting, to_forget
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.observer import Observer
-from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
+from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals, leave, within_limit
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import jobs
 from trial_runner.wire.backoff import Backoff

@@ -12,26 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.attempt import PLATFORM, Observation
+from nni_manager.domain.clock import Durations
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.planning import decisions as d
-from nni_manager.scheduler.planning.failures import SAME_FAILURES
+from nni_manager.scheduler.planning.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, Snapshot
 from nni_manager.store import stored_state
-from nni_manager.store.experiment import (
-    checkpoints,
-    experiments,
-    history,
-    jobs,
-    metrics,
-    missed_jobs,
-    runners,
-    services,
-    trials,
-)
+from nni_manager.store.experiment import experiments, history, jobs, metrics, runners, services, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 
 #: Most milliseconds between two updates of the stored execution time.
@@ -162,7 +153,7 @@ def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tup
         jobs.withdraw(connection, name)
     for name in seen.forgotten:
         jobs.set_forgotten(connection, name)
-    checkpoints.set_removed(connection, seen.without_checkpoints)
+    trials.set_checkpoints_removed(connection, seen.without_checkpoints)
     for trial_id in seen.judged_bad:
         trials.request_stop(connection, trial_id, StopRequest.ASSESSOR)
     for name in seen.ended_holds:
@@ -234,7 +225,7 @@ def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> No
 
 
 def _note_checkpoint(connection: sqlite3.Connection, record: d.NoteCheckpoint, now_ms: int) -> None:
-    checkpoints.note(connection, record.trial_id)
+    trials.note_checkpoint(connection, record.trial_id)
 
 
 def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: int) -> None:
@@ -245,12 +236,12 @@ def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: in
 def _revive(connection: sqlite3.Connection, record: d.ReviveAttempt, now_ms: int) -> None:
     if record.replaced is not None:
         jobs.close(connection, record.trial_id, record.replaced, PLATFORM, may_run=record.may_run)
-    missed_jobs.revive(connection, record.trial_id, record.attempt, now_ms)
+    jobs.revive(connection, record.trial_id, record.attempt, now_ms)
     trials.revive_attempt(connection, record.trial_id, record.attempt, record.sentence)
 
 
 def _drop_missed(connection: sqlite3.Connection, record: d.DropMissed, now_ms: int) -> None:
-    missed_jobs.drop_missed(connection, record.trial_id, record.attempt)
+    jobs.drop_missed(connection, record.trial_id, record.attempt)
 
 
 def _set_wait(connection: sqlite3.Connection, record: d.SetWait, now_ms: int) -> None:
@@ -288,3 +279,16 @@ _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.PutOnHold: _put_on_hold,
     d.HoldService: _hold_service,
 }
+
+
+class Tally:
+    """Counters; written on the event loop only."""
+
+    def __init__(self) -> None:
+        #: Durations of turns, from queueing to commit.
+        self.turns = Durations()
+        #: Intermediate and final results that were stored.
+        self.results = 0
+
+
+tally = Tally()

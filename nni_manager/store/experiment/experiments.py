@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode, StoredExperiment
@@ -174,3 +175,15 @@ def shift_times(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> No
         moved = ", ".join(f"{moment} = {moment} + :step_ms" for moment in moments)  # NULL stays NULL
         connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN_ROWS[table]}", {"step_ms": step_ms})
     connection.execute("UPDATE experiment SET counted_ms = min(counted_ms + ?, ?)", (step_ms, now_ms))
+
+
+def put_provenance(connection: sqlite3.Connection, record: Mapping[str, Any]) -> None:
+    """Stores the record in place of an earlier one."""
+    connection.execute("DELETE FROM provenance")
+    connection.execute("INSERT INTO provenance (record) VALUES (?)", (spelled(json.dumps(dict(record))),))
+
+
+def provenance(connection: sqlite3.Connection) -> dict[str, Any] | None:
+    """The record; None: nothing was recorded."""
+    row = connection.execute("SELECT record FROM provenance").fetchone()
+    return None if row is None else dict(json.loads(row[0]))

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.store.experiment import missed_jobs
+from nni_manager.store.experiment import jobs
 from trial_runner.wire.outbox_name import earlier_names
 
 
@@ -121,7 +121,7 @@ def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | No
         " FROM attempts WHERE job_name = ? AND closed = 0",
         (chunk.job_name,),
     ).fetchone()
-    if row is None and (missed := missed_jobs.missed_attempt(connection, chunk.job_name)) is not None:
+    if row is None and (missed := jobs.missed_attempt(connection, chunk.job_name)) is not None:
         return _Attempt(trial_id=missed[0], number=missed[1], epoch=0, may_complete=False, is_missed=True)
     if row is None or (chunk.container and row[4] not in (None, chunk.container)):
         return None

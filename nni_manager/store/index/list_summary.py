@@ -12,8 +12,8 @@ from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import answers
-from nni_manager.store.index import best_course, pareto_set
-from nni_manager.store.index.pareto_set import ParetoSet, ParetoTrial
+from nni_manager.store.index import best_results
+from nni_manager.store.index.best_results import ParetoSet, ParetoTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSumma
     """`config`: the experiment's, canonical."""
     (made,) = connection.execute("SELECT next_sequence_id FROM experiment").fetchone()
     maximizes = stored_config.maximizes(config)
-    found = pareto_set.load(connection, config)
+    found = best_results.load_pareto_set(connection, config)
     return ListSummary(
         counts=answers.counts(connection),
         trials_made=made,
@@ -111,7 +111,7 @@ def text_of(connection: sqlite3.Connection) -> str:
     """The summary as the index stores it."""
     text, exec_ms = connection.execute("SELECT config, exec_ms FROM experiment").fetchone()
     config = json.loads(text)
-    course = best_course.load(connection, maximizes=stored_config.maximizes(config))
+    course = best_results.load_course(connection, maximizes=stored_config.maximizes(config))
     return replace(load(connection, config), course=course, exec_ms=exec_ms).text()
 
 

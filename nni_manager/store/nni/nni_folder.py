@@ -25,11 +25,11 @@ from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import best_course
+from nni_manager.store.index import best_results
 from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.migrate import migrate
 from nni_manager.store.nni import nni_history
-from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
+from nni_manager.store.nni.nni_history import NniExperiment, NniHead, NniMetric, NniTrial
 from nni_manager.store.private import Kept
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import NotRegular
@@ -95,7 +95,7 @@ def _summary_of(experiment: NniExperiment) -> ListSummary:
         max_trial_number=config.get("maxTrialNumber"),
         optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
         best=_best(experiment.trials, maximizes=maximizes),
-        course=best_course.of(results, maximizes=maximizes),
+        course=best_results.course_of(results, maximizes=maximizes),
         exec_ms=experiment.exec_ms,
     )
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
-from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.service import ServiceStatus
+from nni_manager.domain.trial import FAILED_STATUSES
 from nni_manager.store.index.overview import Overview
 from nni_manager.web.experiment.progress import Progress
 

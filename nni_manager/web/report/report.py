@@ -20,7 +20,7 @@ from nni_manager.analysis.query import Query
 from nni_manager.config.masking import mask
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.store.experiment import provenance
+from nni_manager.store.experiment import experiments
 from nni_manager.web import shown_experiments, static_files
 from nni_manager.web.experiment import config_page
 from nni_manager.web.rendering import PagesContext, environment
@@ -65,7 +65,7 @@ async def _contents(context: PagesContext, id: str) -> _Contents:
         failures=await with_examples(context, id, failures["groups"][:_MOST_FAILURES]),
         failed=(failures["failed"], len(failures["groups"])),
         config=mask(shown.overview.config),
-        origin=await context.service.read(id, provenance.load),
+        origin=await context.service.read(id, experiments.provenance),
         answers=answers,
     )
 

@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.service import ServiceStatus
-from nni_manager.scheduler.experiments.about import service_map
-from nni_manager.scheduler.experiments.about.service_map import ServiceState
+from nni_manager.scheduler.experiments import service_map
+from nni_manager.scheduler.experiments.service_map import ServiceState
 from nni_manager.web.rendering import context_of, is_on_endpoint, render
 from nni_manager.web.shared_pages import of_all, shared
 

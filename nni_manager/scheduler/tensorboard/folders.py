@@ -1,11 +1,15 @@
-"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI."""
+"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI; and folders of links to them,
+each for one TensorBoard. Only what was made here is ever removed."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +36,7 @@ class TrialLogs:
     is_here: bool
 
 
-def find(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) -> list[TrialLogs]:
+def find_logs(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) -> list[TrialLogs]:
     """The folders of these trials, in their order. `trials`: the experiment's. Raises NotFound."""
     rows = {row[0]: row for row in connection.execute(_ROWS, (json.dumps(list(ids)),))}
     if missing := [id_ for id_ in ids if id_ not in rows]:
@@ -44,7 +48,7 @@ def find(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) -> li
     return [_logs(rows[id_], trials, storage, platforms) for id_ in dict.fromkeys(ids)]
 
 
-def newest(connection: sqlite3.Connection, count: int) -> list[str]:
+def newest_trials(connection: sqlite3.Connection, count: int) -> list[str]:
     """Ids of the newest trials."""
     rows = connection.execute("SELECT id FROM trials ORDER BY sequence_id DESC LIMIT ?", (count,))
     return [id_ for (id_,) in rows]
@@ -81,3 +85,39 @@ def _on_storage(config: Mapping[str, Any], id: str, key: str) -> Path | None:
     storage = config.get("sharedStorage")
     point = storage.get("localMountPoint") if isinstance(storage, Mapping) else None
     return Path(str(point), "nni", experiment_folder(id, key), "trials") if point else None
+
+
+#: Below the data directory, which may have been NNI's: a name that no experiment can have.
+FOLDER = ".tensorboards"
+_ID = re.compile(r"[0-9a-f]{6}")
+
+
+def new_id() -> str:
+    """A random id of a TensorBoard, the name of its folder."""
+    return secrets.token_hex(3)
+
+
+def make_links(folder: Path, logs: Sequence[TrialLogs]) -> None:
+    """Makes a folder with a link to the logs of each trial, by the trial's number and id. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True)
+    for one in logs:
+        (folder / f"{one.number}-{one.trial_id}").symlink_to(one.path)
+
+
+def remove_links(folder: Path) -> None:
+    """Removes a folder that holds nothing but links; any other stays as it is. Blocks."""
+    with suppress(OSError):
+        links = list(folder.iterdir())
+        if folder.is_symlink() or not all(link.is_symlink() for link in links):
+            return
+        for link in links:
+            link.unlink()
+        folder.rmdir()
+
+
+def clear_links(data_directory: Path) -> None:
+    """Removes the folders that a killed daemon left. Blocks."""
+    with suppress(OSError):
+        for child in list((data_directory / FOLDER).iterdir()):
+            if _ID.fullmatch(child.name):
+                remove_links(child)
