@@ -74,7 +74,14 @@ class DaemonAddress:
             log.error("the data directory %s was moved, deleted or exchanged: the daemon ends", self._pointer.parent)
             return self._on_homeless()
         try:
-            await self._restore()
+            is_lost = not self._listeners.is_control_there()
+            if is_lost:
+                await self._listeners.open_control(self._socket())
+                log.warning(
+                    "the control socket was gone, and is %s now", self._listeners.control, extra={"action": "listener"}
+                )
+            if is_lost or self._is_written_late or not self._pointer.exists():
+                self._write()
             self._trouble = ""
         except (OSError, NniManagerError) as error:
             self._note(error)
@@ -83,16 +90,6 @@ class DaemonAddress:
         while True:
             await asyncio.sleep(LOOK_S)
             await self.look()
-
-    async def _restore(self) -> None:
-        is_lost = not self._listeners.is_control_there()
-        if is_lost:
-            await self._listeners.open_control(self._socket())
-            log.warning(
-                "the control socket was gone, and is %s now", self._listeners.control, extra={"action": "listener"}
-            )
-        if is_lost or self._is_written_late or not self._pointer.exists():
-            self._write()
 
     def _note(self, error: Exception) -> None:
         if str(error) != self._trouble:

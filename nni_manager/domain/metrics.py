@@ -169,7 +169,7 @@ def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Met
         except _TooLong:
             broken.setdefault(TOO_LONG, f"line {number + 1} {TOO_LONG}; report less at once")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            cause = _cause(error)
+            cause = f"no field {error}" if isinstance(error, KeyError) else str(error)
             broken.setdefault(cause, f"line {number + 1} is no metric ({cause}): {lines[number - first][:_EXCERPT]}")
         else:
             if found is not None:
@@ -217,7 +217,3 @@ def _nni_metric(number: int, entry: object) -> Metric | None:
     value, text = json.loads(entry["value"]), entry["value"]
     data = text if text.isascii() else json.dumps(value)  # half a surrogate pair could not be stored
     return Metric(type=MetricType(entry["type"]), data=data, value=default_number(value), number=number)
-
-
-def _cause(error: Exception) -> str:
-    return f"no field {error}" if isinstance(error, KeyError) else str(error)

@@ -154,9 +154,10 @@ def explain(report: Observation, asked: StopRequest | None = None) -> str:
     if report.message:
         return report.message
     if report.signal is not None:
-        return (
-            f"killed by signal {report.signal} ({_signal_name(report.signal)}){_probable_cause(report.signal, asked)}"
-        )
+        # the manager kills trials that do not stop
+        is_foreign = report.signal == signals.SIGKILL and asked is None
+        cause = "; the manager did not send it, perhaps the system ran out of memory" if is_foreign else ""
+        return f"killed by signal {report.signal} ({_signal_name(report.signal)}){cause}"
     if report.exit_code is not None:
         return f"exit code {report.exit_code}"
     return report.native_reason or _kind_in_words(report)
@@ -173,12 +174,6 @@ def _signal_name(number: int) -> str:
         return signals.Signals(number).name
     except ValueError:
         return "unknown"
-
-
-def _probable_cause(number: int, asked: StopRequest | None) -> str:
-    """The probable cause of a SIGKILL that did not come from the manager, which kills trials that do not stop."""
-    is_foreign = number == signals.SIGKILL and asked is None
-    return "; the manager did not send it, perhaps the system ran out of memory" if is_foreign else ""
 
 
 _WORDS = {
@@ -249,7 +244,8 @@ def failure_key(status: TrialStatus, reason: Reason, report: Observation, trial_
     if status not in FAILED_STATUSES:
         return ""
     how = ", ".join(filter(None, (reason.value, _code(report))))
-    words = _alike((last_line(report.stderr_tail) or last_line(report.message)).replace(trial_id, "#"))
+    line = (last_line(report.stderr_tail) or last_line(report.message)).replace(trial_id, "#")
+    words = _NUMBER.sub("#", _PATH.sub("…", line))
     return f"{how}: {words}" if words else how
 
 
@@ -257,7 +253,3 @@ def _code(report: Observation) -> str:
     if report.signal is not None:
         return f"signal {report.signal}"
     return f"exit code {report.exit_code}" if report.exit_code is not None else ""
-
-
-def _alike(words: str) -> str:
-    return _NUMBER.sub("#", _PATH.sub("…", words))

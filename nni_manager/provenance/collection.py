@@ -17,7 +17,6 @@ from nni_manager.domain.clock import now_ms
 from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.provenance import child, repository
 from nni_manager.provenance.child import NoAnswer
-from nni_manager.provenance.repository import CodeState
 from trial_runner.protocol import VERSION
 
 #: Packages that are kept, and bytes of the answer.
@@ -94,19 +93,34 @@ async def collect(asked: Asked) -> dict[str, Any]:
         repository.look(asked.code_directory, asked.environment, secrets),
         look_at_python(asked.python, asked.environment),
     )
+    packages = [{"name": name, "version": version} for name, version in python.packages]
     return {
         "collectedMs": now_ms(),
         "host": platform.node(),
         "system": platform.platform(),
         "manager": VERSION,
         "seed": _seed(asked.tuner_arguments),
-        "python": _python(python),
-        "code": _code(code),
+        "python": {
+            "executable": python.executable,
+            "version": python.version,
+            "packages": packages,
+            "problem": python.problem,
+        },
+        "code": {
+            "directory": code.directory,
+            "commit": code.commit,
+            "branch": code.branch,
+            "remote": code.remote,
+            "diff": code.diff,
+            "isDiffCut": code.is_diff_cut,
+            "maskedValues": code.masked_values,
+            "untracked": list(code.untracked),
+            "problem": code.problem,
+        },
     }
 
 
 def _secret_values(environment: Mapping[str, str]) -> list[str]:
-    """Values of variables whose names say that they are secrets."""
     return [value for name, value in environment.items() if len(value) >= _LEAST_SECRET and _SECRET_NAME.search(name)]
 
 
@@ -114,27 +128,3 @@ def _seed(arguments: Mapping[str, Any]) -> int | None:
     """The seed that the tuner was given; None: it draws its own."""
     found = [arguments.get(name) for name in _SEEDS]
     return next((seed for seed in found if isinstance(seed, int) and not isinstance(seed, bool)), None)
-
-
-def _python(state: PythonState) -> dict[str, Any]:
-    packages = [{"name": name, "version": version} for name, version in state.packages]
-    return {
-        "executable": state.executable,
-        "version": state.version,
-        "packages": packages,
-        "problem": state.problem,
-    }
-
-
-def _code(state: CodeState) -> dict[str, Any]:
-    return {
-        "directory": state.directory,
-        "commit": state.commit,
-        "branch": state.branch,
-        "remote": state.remote,
-        "diff": state.diff,
-        "isDiffCut": state.is_diff_cut,
-        "maskedValues": state.masked_values,
-        "untracked": list(state.untracked),
-        "problem": state.problem,
-    }

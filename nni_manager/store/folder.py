@@ -47,7 +47,7 @@ _NETWORK_FILE_SYSTEMS = (
 def is_on_network(path: Path) -> bool:
     """Whether `path` lies on a network file system, which other machines may write."""
     real = os.path.realpath(path)
-    below = [(point, kind) for point, kind in _mounted() if _is_below(real, point)]
+    below = [(point, kind) for point, kind in _mounted() if f"{real}/".startswith(point.rstrip("/") + "/")]
     # of two mounts on one point, the later covers the earlier
     return bool(below) and max(reversed(below), key=lambda mount: len(mount[0]))[1] in _NETWORK_FILE_SYSTEMS
 
@@ -64,10 +64,6 @@ def _mounted() -> list[tuple[str, str]]:
 def _text(field: bytes) -> str:
     """Decodes a field, in which blanks and backslashes are octal escapes."""
     return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
-
-
-def _is_below(path: str, mount: str) -> bool:
-    return path == mount or path.startswith(mount.rstrip("/") + "/")
 
 
 #: Below the data directory: databases of folders on network file systems.

@@ -35,6 +35,8 @@ def load(
     few = experiment.ended_trials < first_ended
     holds = {name: row.hold for name, row in services.load(connection).items()}
     away = [name for name, is_ready in ready.items() if not is_ready or holds.get(name) is not None]
+    in_play = sum(trial.job is not None and not trial.job.has_ended for trial in open_trials)
+    tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
     return StoredState(
         experiment=experiment,
         holds=holds,
@@ -42,9 +44,9 @@ def load(
         retries={id_: jobs.retries(connection, id_) for id_ in failed},
         offsets={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, submitting)},
         missing=dict(_missing(connection, open_trials)),
-        left=_left(connection, open_trials),
+        left={id_: service for id_ in tried if (service := jobs.leftover_service(connection, id_)) is not None},
         missed=_missed(connection, open_trials),
-        fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, proposals, open_trials)),
+        fresh_ids=trials.fresh_ids(connection, min(proposals, max(0, spec.trial_concurrency - in_play))),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1),
         failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
@@ -68,11 +70,6 @@ def _needless(
     )
 
 
-def _most_new_trials(spec: ExperimentSpec, proposals: int, open_trials: Iterable[OpenTrial]) -> int:
-    in_play = sum(trial.job is not None and not trial.job.has_ended for trial in open_trials)
-    return min(proposals, max(0, spec.trial_concurrency - in_play))
-
-
 def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
     if attempt.service in by_runner and attempt.channel == protocol.PUSH and attempt.state == JobState.RUNNING:
         return True
@@ -84,12 +81,6 @@ def _without_handle(open_trials: Iterable[OpenTrial], submitting: Collection[str
     for trial in open_trials:
         if trial.job is not None and trial.job.handle is None and trial.job.job_name not in submitting:
             yield trial.job.job_name
-
-
-def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, str]:
-    """Trial → service on which an earlier job may still run, after a stop that did not reach it and a resume."""
-    tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
-    return {id_: service for id_ in tried if (service := jobs.leftover_service(connection, id_)) is not None}
 
 
 def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Attempt, ...]]:

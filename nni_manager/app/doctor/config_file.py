@@ -65,7 +65,6 @@ def _names(spec: ExperimentSpec) -> str:
 def _preflight(
     service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str], data_dir: Path
 ) -> Iterator[CheckFinding]:
-    """Findings of the training service's preflight."""
     connections = Connections(*identity.shown_to_machines(data_dir))
     folder = Path(spec.working_directory) / "doctor"
     for found in asyncio.run(_ask(service, folder, secrets, credentials.filled_storage(spec, secrets), connections)):

@@ -94,7 +94,10 @@ def _try(folder: Path) -> CheckFinding:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         return warning("keeper", f"it answers, but did not end within {_END_S:g} s", "please report it")
-    return ok("keeper", f"it starts, answers and ends: {_described(facts)}")
+    memory = facts.get("memory_bytes")
+    shown = f"{memory / 2**30:.1f} GiB of memory" if memory else "memory unknown"
+    machine = f"{facts['cpu_count']} processors, {shown}, load {facts['load'][0]:.1f}"
+    return ok("keeper", f"it starts, answers and ends: {machine}")
 
 
 async def _facts(folder: Path) -> dict[str, Any]:
@@ -130,12 +133,6 @@ class _Listener:
 
     def on_disconnected(self) -> None:
         """The pending request fails by itself."""
-
-
-def _described(facts: dict[str, Any]) -> str:
-    memory = facts.get("memory_bytes")
-    shown = f"{memory / 2**30:.1f} GiB of memory" if memory else "memory unknown"
-    return f"{facts['cpu_count']} processors, {shown}, load {facts['load'][0]:.1f}"
 
 
 def _at_work(data_dir: Path) -> Iterator[CheckFinding]:

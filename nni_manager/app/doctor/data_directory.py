@@ -163,13 +163,9 @@ def _folders(data_dir: Path) -> Iterator[CheckFinding]:
         return
     open_ones = [one.path.name for one in folders if one.path.stat().st_mode & (_OTHERS_READ | _OTHERS_WRITE)]
     if open_ones:
-        sentence = f"others may read or write the folders of {_listed(open_ones)}"
+        more = f" and {len(open_ones) - _MOST_NAMES} more" if len(open_ones) > _MOST_NAMES else ""
+        sentence = f"others may read or write the folders of {', '.join(open_ones[:_MOST_NAMES])}{more}"
         yield warning(_PRIVACY, sentence, f"chmod 0700 {data_dir}/ID")
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 # Of an experiment file
@@ -207,7 +203,6 @@ def _mount_points(spec: ExperimentSpec) -> Iterator[Path]:
 
 
 def _may_write(folder: Path) -> bool:
-    """Whether other users may replace the content of a folder."""
     try:
         mode = folder.stat().st_mode
     except OSError:

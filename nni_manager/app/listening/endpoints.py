@@ -62,7 +62,9 @@ class EndpointSockets:
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
         listeners, _ = await asyncio.shield(self._listeners)
-        if not wish.is_explicit and self._needs_none(listeners):
+        if not wish.is_explicit and (
+            not self._allowed or any(listener.kind == "service" for listener in listeners.open)
+        ):
             return None
         self._check()
         async with self._turn:
@@ -104,9 +106,6 @@ class EndpointSockets:
 
     # Opening
 
-    def _needs_none(self, listeners: Listeners) -> bool:
-        return not self._allowed or any(listener.kind == "service" for listener in listeners.open)
-
     def _check(self) -> None:
         """Raises Conflict or InvalidInput."""
         if not self._allowed:
@@ -133,7 +132,10 @@ class EndpointSockets:
         if before is not None and before.endpoint.port == wish.port:
             reserved = before.reserved
         else:
-            self._refuse_own(wish.port, listeners)
+            names = {listener.port: _OWN_LISTENERS.get(listener.kind, "") for listener in listeners.open}
+            names |= {opened.endpoint.port: f"the endpoint of experiment {id}" for id, opened in self._opened.items()}
+            if wish.port and names.get(wish.port):
+                raise AlreadyOwned(f"port {wish.port} is in use by {names[wish.port]}; choose another with --port")
             reserved = await reserve_in_thread(partial(reserve, self._settings.host, wish.port))
         endpoint = Endpoint(port=reserved.port, prefix=wish.prefix)
         application = parts.build(experiment_id, endpoint)
@@ -146,13 +148,6 @@ class EndpointSockets:
         if before is not None and before.reserved is not reserved:
             await listeners.close_port(before.reserved)
         return endpoint
-
-    def _refuse_own(self, port: int, listeners: Listeners) -> None:
-        """Raises AlreadyOwned, naming the listener, if one of this daemon's listeners has the port."""
-        names = {listener.port: _OWN_LISTENERS.get(listener.kind, "") for listener in listeners.open}
-        names |= {opened.endpoint.port: f"the endpoint of experiment {id}" for id, opened in self._opened.items()}
-        if port and names.get(port):
-            raise AlreadyOwned(f"port {port} is in use by {names[port]}; choose another with --port")
 
     # Restoring
 

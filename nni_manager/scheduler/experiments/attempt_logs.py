@@ -142,17 +142,12 @@ async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int
     try:
         await here.size()
     except NotFound:
-        job = await _job(service, id, trial_id, attempt)
+        found = await _of_job(service, id, trial_id, attempt, jobs.open_handle)
+        job = found and (found[0], found[1].read_file)
         if job is None:
             raise
         return FileAtService(*job, name)
     return here
-
-
-async def _job(service: ExperimentCommands, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
-    """The job, and its training service's function to read its files; None: unknown."""
-    found = await _of_job(service, id, trial_id, attempt, jobs.open_handle)
-    return found and (found[0], found[1].read_file)
 
 
 async def _of_job(

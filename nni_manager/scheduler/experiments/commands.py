@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
-from nni_manager.config.service_change import ServiceChange, ServiceWish
+from nni_manager.config.service_change import ServiceWish
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import Conflict, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.machines.keeper import orphaned_jobs
@@ -87,7 +87,12 @@ class ExperimentCommands:
             spec = experiment_file.change(before, fields)
             wish = services(spec) if callable(services) else services
             if wish is not None:
-                spec = await self._change_services(experiment, spec, wish)
+                change = await command_writes.read_service_change(experiment, spec, wish, self._shared)
+                await self._write(
+                    experiment, lambda c: command_writes.write_service_change(c, experiment.folder, change)
+                )
+                await command_writes.apply_service_change(experiment, change)
+                spec = change.spec
             elif spec.canonical == before.canonical:
                 return
             else:
@@ -101,14 +106,6 @@ class ExperimentCommands:
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
         experiment.changes.note()  # its pages show what is in the index, too
         experiment.loop.wake()
-
-    async def _change_services(
-        self, experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange
-    ) -> ExperimentSpec:
-        change = await command_writes.read_service_change(experiment, spec, wish, self._shared)
-        await self._write(experiment, lambda c: command_writes.write_service_change(c, experiment.folder, change))
-        await command_writes.apply_service_change(experiment, change)
-        return change.spec
 
     async def label(self, id: str, fields: Mapping[str, object]) -> None:
         """Changes ``notes``, ``tags`` or ``archived`` of an experiment, open or closed."""

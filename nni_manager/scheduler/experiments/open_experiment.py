@@ -146,7 +146,9 @@ class OpenExperiment:
                 if (corruption := _corruption(error)) is not None:
                     raise corruption from error
                 log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
-                self.loop.inbox.put_on_hold(_internal(error))
+                sentence = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
+                details = "".join(traceback.format_exception(error))
+                self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=sentence, details=details))
                 await asyncio.sleep(backoff.next_wait())
 
     async def close(self) -> None:
@@ -247,14 +249,6 @@ def _corruption(error: Exception) -> StoreCorrupt | None:
     if isinstance(error, ExceptionGroup):
         return next(filter(None, map(_corruption, error.exceptions)), None)
     return error if isinstance(error, StoreCorrupt) else None
-
-
-def _internal(error: Exception) -> Hold:
-    return Hold(
-        code=HoldCode.INTERNAL,
-        sentence=f"a fault in the manager ({error!r}); nothing is lost, resume tries again",
-        details="".join(traceback.format_exception(error)),
-    )
 
 
 def removed(known: Mapping[str, ServiceRow]) -> tuple[PlatformSpec, ...]:

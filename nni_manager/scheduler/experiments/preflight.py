@@ -59,14 +59,9 @@ def standalone_host(
         register=_nothing,
         exited=_nothing,
         shared_storage=lambda: storage,
-        private=_private(folder, service),
+        private=ServiceText(Folder(folder).private, service) if folder.is_dir() else PrivateText(),
         storage_key=storage_key,
     )
-
-
-def _private(folder: Path, service: str) -> PrivateText:
-    """The service's private text in the experiment's folder; not stored if there is no folder."""
-    return ServiceText(Folder(folder).private, service) if folder.is_dir() else PrivateText()
 
 
 async def _deliver(*_: object, **__: object) -> Delivery:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 from nni_manager.shared_storage import kept_logs
 from nni_manager.store.experiment import jobs, runners
-from nni_manager.store.experiment.metrics import Receipt, Stored
+from nni_manager.store.experiment.metrics import Stored
 from nni_manager.store.experiment.runners import RunnerSide
 from nni_manager.store.index import index
 from trial_runner import protocol
@@ -134,19 +134,23 @@ class AttemptReports:
             raise TooBusy("more results come in than can be stored; they are taken again in a second")
         self._unstored.lines += len(lines)
         try:
-            _require_few(outbox, self.side.outboxes)
-            receipt = await self._deliver(
-                outbox, start, end, lines, self._runner_exit(runner_exit) if runner_exit else ""
+            if outbox not in self.side.outboxes and len(self.side.outboxes) >= protocol.MOST_OUTBOXES:
+                raise InvalidInput(
+                    f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some"
+                )
+            storing = self.experiment.messages.store(
+                self.side.job_name,
+                outbox,
+                start,
+                end,
+                lines,
+                container=self._runner.container,
+                runner_exit=self._runner_exit(runner_exit) if runner_exit else "",
             )
+            receipt = await self._stored(storing)
             return receipt.offset if receipt.stored is not Stored.FENCED else (await self.offsets()).get(outbox, 0)
         finally:
             self._unstored.lines -= len(lines)
-
-    async def _deliver(self, outbox: str, start: int, end: int, lines: Sequence[str], runner_exit: str) -> Receipt:
-        storing = self.experiment.messages.store(
-            self.side.job_name, outbox, start, end, lines, container=self._runner.container, runner_exit=runner_exit
-        )
-        return await self._stored(storing)
 
     async def _stored(self, storing: Coroutine[Any, Any, T]) -> T:
         """Waits for the commit. Raises StoreUnavailable, as queued reports must not fill the memory; runners post
@@ -180,12 +184,6 @@ class AttemptReports:
             return await asyncio.to_thread(kept_logs.append, str(trials), f"{attempt}/{name}", offset, data, most)
         except OSError as error:
             raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
-
-
-def _require_few(outbox: str, known: Collection[str]) -> None:
-    """Raises InvalidInput for an outbox above the limit; each one is a row that is read often."""
-    if outbox not in known and len(known) >= protocol.MOST_OUTBOXES:
-        raise InvalidInput(f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some")
 
 
 def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> None:
@@ -257,31 +255,11 @@ class RunnerReports:
         attempt.require_open()
         return attempt.side.record
 
-    async def started(self, runner: RunnerIdentity, started_ms: int | None, sent_ms: int | None = None) -> bool:
-        """As `AttemptReports.started`."""
-        return (await self.attempt(runner)).started(started_ms, sent_ms, self.now_ms())
-
-    async def exited(self, runner: RunnerIdentity, runner_exit: Mapping[str, Any]) -> bool:
-        """As `AttemptReports.exited`."""
-        return await (await self.attempt(runner)).exited(runner_exit)
-
-    async def lines(self, runner: RunnerIdentity, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
-        """As `AttemptReports.lines`."""
-        return await (await self.attempt(runner)).lines(outbox, start, end, lines)
-
     async def offsets(self, runner: RunnerIdentity) -> dict[str, int]:
         """Bytes stored of each outbox."""
         attempt = await self._find(runner)
         attempt.require_open()
         return dict(attempt.side.outboxes)
-
-    async def write_log(self, runner: RunnerIdentity, file: str, offset: int, data: bytes, source: str = "") -> int:
-        """As `AttemptReports.write_log`."""
-        return await (await self.attempt(runner)).write_log(file, offset, data, source)
-
-    async def must_stop(self, runner: RunnerIdentity) -> bool:
-        """As `AttemptReports.must_stop`."""
-        return (await self.attempt(runner)).must_stop()
 
     async def code(self, runner: RunnerIdentity) -> Path | None:
         """Path of the packed code; None: no code is sent."""
@@ -303,13 +281,9 @@ class RunnerReports:
 
     async def _experiment(self, runner: RunnerIdentity) -> OpenExperiment:
         experiment = self._supervisor.get(runner.experiment_id)
-        if experiment is None:
-            raise await self._closed(runner.experiment_id)
-        return experiment
-
-    async def _closed(self, experiment_id: str) -> Exception:
-        """The error for an experiment that is not open; a retryable one if it is listed as open."""
-        entry = await self._supervisor.index.read(lambda c: index.get(c, experiment_id))
-        if entry.is_open:
-            return StoreUnavailable(f"experiment {experiment_id} is not open yet; try again in a moment")
-        return AttemptDecided(f"experiment {experiment_id} is stopped; nothing is taken for it")
+        if experiment is not None:
+            return experiment
+        id_ = runner.experiment_id
+        if (await self._supervisor.index.read(lambda c: index.get(c, id_))).is_open:
+            raise StoreUnavailable(f"experiment {id_} is not open yet; try again in a moment")
+        raise AttemptDecided(f"experiment {id_} is stopped; nothing is taken for it")

@@ -48,13 +48,11 @@ def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisi
     if status is not snapshot.experiment.status:
         decisions.records.append(SetStatus(status=status, error=mismatch))
         decisions.wake_at(snapshot.here.now_ms)
-    elif _counts_down(snapshot, status) and snapshot.spec.max_experiment_duration_s is not None:
-        left_ms = snapshot.spec.max_experiment_duration_s * 1000 - snapshot.exec_ms
+        return
+    longest_s = snapshot.spec.max_experiment_duration_s
+    if longest_s is not None and status is ExperimentStatus.RUNNING and snapshot.experiment.is_counting:
+        left_ms = longest_s * 1000 - snapshot.exec_ms
         decisions.wake_at(snapshot.here.now_ms + max(0, left_ms) + 1)
-
-
-def _counts_down(snapshot: Snapshot, status: ExperimentStatus) -> bool:
-    return status is ExperimentStatus.RUNNING and snapshot.experiment.is_counting
 
 
 def _next_status(

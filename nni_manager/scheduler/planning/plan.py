@@ -65,7 +65,12 @@ def plan(snapshot: Snapshot) -> Decisions:
     for trial in snapshot.stored.open_trials:
         decide_trial(snapshot, trial, decisions)
     finished = [record for record in decisions.records if isinstance(record, Finish)]
-    in_play, waiting = _going_on(snapshot, decisions)
+    ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
+    trials = [trial for trial in snapshot.stored.open_trials if trial.id not in ended]
+    in_play, waiting = (
+        [trial for trial in trials if trial.job is not None],
+        [trial for trial in trials if trial.job is None],
+    )
     snapshot = _notice_holds(snapshot, finished, decisions)
     _submit_intended(snapshot, in_play, decisions)
     taken = len(snapshot.stored.open_trials) - len(finished) - len(waiting)  # a retried trial keeps its slot
@@ -78,13 +83,6 @@ def plan(snapshot: Snapshot) -> Decisions:
     note_checkpoints(snapshot, decisions)
     remove_checkpoints(snapshot, decisions)
     return decisions
-
-
-def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial], list[OpenTrial]]:
-    """(trials with an open attempt, trials without one), oldest first."""
-    ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
-    trials = [trial for trial in snapshot.stored.open_trials if trial.id not in ended]
-    return [trial for trial in trials if trial.job is not None], [trial for trial in trials if trial.job is None]
 
 
 def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
@@ -186,7 +184,9 @@ def _fill_slots(
     left = [trial for trial in waiting[:free] if not _start(snapshot, trial, choice, decisions)]
     if snapshot.experiment.status.is_active:
         _make_trials(snapshot, max(0, free - len(waiting)), choice, decisions)
-    decisions.wants = dict.fromkeys(choice.lacking_room(), len(left) + _made_in_vain(decisions))
+    started = {record.attempt.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
+    in_vain = sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
+    decisions.wants = dict.fromkeys(choice.lacking_room(), len(left) + in_vain)
     return left + waiting[free:]
 
 
@@ -212,12 +212,6 @@ def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, deci
         Submit(attempt=attempt, sequence_id=trial.sequence_id, record=trial.record, continues=trial.continues)
     )
     return True
-
-
-def _made_in_vain(decisions: Decisions) -> int:
-    """Number of trials that this plan added without starting them."""
-    started = {record.attempt.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
-    return sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
 
 
 def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decisions) -> None:
@@ -263,7 +257,6 @@ def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions
 
 
 def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice: Choice, decisions: Decisions) -> None:
-    """Sets the wait reason of trials that wait for a slot or for room."""
     if not waiting:
         return
     wait = _wait_reason(snapshot, choice)

@@ -85,7 +85,8 @@ class TensorBoards:
             board = await self._started(experiment_id, logs, port, program, environment)
         words = (board.id, experiment_id, board.url)
         log.info("TensorBoard %s of experiment %s: %s", *words, extra={"action": "tensorboard"})
-        self._watch()
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._look_again_and_again(), name="tensorboards")
         return board
 
     async def _started(
@@ -128,16 +129,13 @@ class TensorBoards:
         """A callback for a closed experiment: ends its TensorBoards, without waiting, and calls `callback`."""
 
         def closed(experiment_id: str) -> None:
-            self._end(experiment_id)
+            if self.of(experiment_id):
+                task = asyncio.create_task(self.stop_all(experiment_id), name=f"tensorboards of {experiment_id}")
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
             callback(experiment_id)
 
         return closed
-
-    def _end(self, experiment_id: str) -> None:
-        if self.of(experiment_id):
-            task = asyncio.create_task(self.stop_all(experiment_id), name=f"tensorboards of {experiment_id}")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """Idempotent."""
@@ -172,10 +170,6 @@ class TensorBoards:
         folder = await self._place(experiment_id)
         kept = await asyncio.to_thread(private.load, folder.private)
         return kept.environment or own_environment()
-
-    def _watch(self) -> None:
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._look_again_and_again(), name="tensorboards")
 
     async def _look_again_and_again(self) -> None:
         while self._boards:

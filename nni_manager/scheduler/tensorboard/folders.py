@@ -1,5 +1,5 @@
-"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI; and folders of links to them,
-each for one TensorBoard. Only what was made here is ever removed."""
+"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI; and folders of links
+to them, each for one TensorBoard. Only what was made here is ever removed."""
 
 from __future__ import annotations
 
@@ -71,13 +71,9 @@ def _logs(
     for path in filter(None, (here, stored)):
         if os.path.isdir(path):
             return TrialLogs(trial_id=id_, number=number, path=path, is_here=True)
-    is_local = platforms.get(service or "", _only(platforms)) == _LOCAL
+    only = next(iter(platforms.values())) if len(platforms) == 1 else ""  # of a trial that has no attempt yet
+    is_local = platforms.get(service or "", only) == _LOCAL
     return TrialLogs(trial_id=id_, number=number, path=stored or here, is_here=is_local)
-
-
-def _only(platforms: Mapping[str, str]) -> str:
-    """The platform of a trial that has no attempt yet."""
-    return next(iter(platforms.values()), "") if len(platforms) == 1 else ""
 
 
 def _on_storage(config: Mapping[str, Any], id: str, key: str) -> Path | None:

@@ -185,7 +185,7 @@ class TunerFeed:
             results, self._results = self._results, []
             self._note_stops(await self._tuner.call("learn", results=results))
         if self._assessments.are_wanted:
-            await self._judge()
+            self._note_stops({"stop": await self._assessments.ask(self._tuner.call)})
         if self.asked and not self._results:
             await self._propose()
         elif self.asked:
@@ -207,11 +207,14 @@ class TunerFeed:
         self._changes = [change for change in self._changes if change[1].get("data") not in imported]
         self.proposals.clear()
         self.exhausted = False
+        expected = {"trials": self.spec.max_trial_number, "concurrency": self.spec.trial_concurrency}
+        # for an assessor whose config does not say its own
+        direction = str(direction_of(self.spec.canonical))
         started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
-            tuner={**asdict(self.spec.tuner), "expected": _expected(self.spec)},
-            assessor=_assessor(self.spec),
+            tuner={**asdict(self.spec.tuner), "expected": expected},
+            assessor={**asdict(self.spec.assessor), "direction": direction} if self.spec.assessor else None,
             history=past,
             unfinished=open_trials,
             imported=imported,
@@ -247,9 +250,6 @@ class TunerFeed:
             return proposals
         found = await self._database.read(lambda c: trials.of_parameter_ids(c, set(numbers.values())))
         return [replace(one, continues=found.get(numbers.get(one.parameter_id, -1), "")) for one in proposals]
-
-    async def _judge(self) -> None:
-        self._note_stops({"stop": await self._assessments.ask(self._tuner.call)})
 
     def _note_stops(self, answer: Item) -> None:
         """Any answer may name trials that are to be stopped."""
@@ -295,16 +295,6 @@ class TunerFeed:
         self.proposals.clear()
         if self.failure is not None:
             self.asked = 0
-
-
-def _assessor(spec: ExperimentSpec) -> Item | None:
-    """The assessor's spec with the experiment's direction, for where the config does not say the assessor's own."""
-    return {**asdict(spec.assessor), "direction": str(direction_of(spec.canonical))} if spec.assessor else None
-
-
-def _expected(spec: ExperimentSpec) -> Item:
-    """What `Tuner.expect` is told."""
-    return {"trials": spec.max_trial_number, "concurrency": spec.trial_concurrency}
 
 
 def _proposal(entry: Item) -> Proposal:

@@ -47,9 +47,10 @@ def mark_prefix(log_folder: Path) -> str:
 def end_orphans(mark: str) -> int:
     """Kills all processes with a mark of this prefix; returns their number. Blocks for milliseconds, by the number of
     processes on the machine."""
-    killed: set[int] = set()
+    entry, killed = f"{MARK_VARIABLE}={mark}".encode(), set[int]()
     for _ in range(_MOST_LOOKS):
-        found = _marked(f"{MARK_VARIABLE}={mark}".encode()) - killed
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        found = {pid for pid in pids if pid not in (os.getpid(), *killed) and _has(pid, entry)}
         if not found:
             break
         for pid in found:
@@ -57,11 +58,6 @@ def end_orphans(mark: str) -> int:
                 os.kill(pid, signal.SIGKILL)
         killed |= found
     return len(killed)
-
-
-def _marked(entry: bytes) -> set[int]:
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return {pid for pid in pids if pid != os.getpid() and _has(pid, entry)}
 
 
 def _has(pid: int, entry: bytes) -> bool:
@@ -196,14 +192,8 @@ class TunerHost:
         except (ValueError, protocol.FrameTooLarge) as error:
             raise TunerDied(f"the tuner's process sent something that is no answer: {error}") from error
         code = await self._process.wait()
-        raise TunerDied(f"the tuner's process ended ({_ending(code)})", self._last_words())
-
-    def _last_words(self) -> str:
-        return _text_of(self._log_file)[-4000:]
-
-
-def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        raise TunerDied(f"the tuner's process ended ({how})", _text_of(self._log_file)[-4000:])
 
 
 def _text_of(path: Path) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.attempt import Attempt, Observation
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, NniManagerError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import LiveSpec, NeedlessCheckpoint, PlatformSpec
@@ -68,7 +68,11 @@ class JobFactory:
             prelude=prelude,
             continues=call.continues,
             parameter_record=call.record,
-            protocol_environment=self._protocol_environment(call),
+            protocol_environment={
+                protocol.ENV_EXPERIMENT_ID: self._experiment_id,
+                protocol.ENV_TRIAL_ID: call.attempt.trial_id,
+                protocol.ENV_SEQUENCE_ID: str(call.sequence_id),
+            },
             caller_environment=self._caller_environment,
             code_directory=str(own.get("trialCodeDirectory", spec.trial_code_directory)),
             attempt_directory=str(self._folder_of_trials / attempt_directory(attempt.trial_id, attempt.number)),
@@ -79,19 +83,11 @@ class JobFactory:
             intended_ms=attempt.intended_ms,
             nonce=self._nonce,
             storage_key=self._storage_key,
-            runner_environment=self._runner_environment(attempt, service) if has_runner else {},
-        )
-
-    def _protocol_environment(self, call: Submit) -> dict[str, str]:
-        return {
-            protocol.ENV_EXPERIMENT_ID: self._experiment_id,
-            protocol.ENV_TRIAL_ID: call.attempt.trial_id,
-            protocol.ENV_SEQUENCE_ID: str(call.sequence_id),
-        }
-
-    def _runner_environment(self, attempt: Attempt, service: PlatformSpec) -> dict[str, str]:
-        return runner_environment(
-            self._runner_listener, attempt, manager_ip=self._manager_ip(service), experiment_id=self._experiment_id
+            runner_environment=runner_environment(
+                self._runner_listener, attempt, manager_ip=self._manager_ip(service), experiment_id=self._experiment_id
+            )
+            if has_runner
+            else {},
         )
 
     def _manager_ip(self, service: PlatformSpec) -> str:
@@ -219,17 +215,14 @@ class Actions:
             names = ", ".join(handle.job_name for handle in handles)
             log.warning("job %s could not be told to stop, it will be told again: %s", names, error)
             # not a task: the end of an experiment would wait for it
-            asyncio.get_running_loop().call_later(self._pause_s(service.name), self._tell_again, service, handles)
+            wait_s = self._unheard.setdefault(service.name, Backoff(_CANCEL_WAITS_S)).next_wait()
+            asyncio.get_running_loop().call_later(wait_s, self._tell_again, service, handles)
         except Exception as error:
             service.note_bug(error)
 
     def _tell_again(self, service: TrainingService, handles: Sequence[JobHandle]) -> None:
         service.cancelled.difference_update(handle.job_name for handle in handles)
         self._inbox.wake()
-
-    def _pause_s(self, service: str) -> float:
-        """Seconds until the next try, growing. A reconnected service is retried at once, as it clears `cancelled`."""
-        return self._unheard.setdefault(service, Backoff(_CANCEL_WAITS_S)).next_wait()
 
     def _forget(self, call: d.Forget) -> None:
         service = self._services[call.service]

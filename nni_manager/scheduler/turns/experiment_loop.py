@@ -161,7 +161,6 @@ class ExperimentLoop:
             self._opening = group.create_task(self._open_runner_listener(), name=f"listener {self.experiment_id}")
 
     async def _detach_removed(self) -> None:
-        """Shuts removed services without attempts down."""
         for service in await self._services.remove_idle():
             assert self._group is not None
             life = self._lives.pop(service.name)
@@ -232,7 +231,6 @@ class ExperimentLoop:
             )
 
     def _process_state(self) -> ProcessState:
-        """The state that is not in the database."""
         feed = self.feed
         listening_ms, silent_ms = self.heartbeats.silence_ms()
         return ProcessState(

@@ -130,7 +130,9 @@ class Inbox:
         if not news:
             return
         for name, report in news.items():
-            self._put(name, report)
+            known, before = self._news.reports, self._news.reports.get(name)
+            if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
+                known[name] = report
         open_ = {name: report for name, report in news.items() if name not in decided}
         is_other_state = any(report.state is not self._reported_state(name) for name, report in open_.items())
         self._reported.update(open_)
@@ -151,11 +153,6 @@ class Inbox:
     def _reported_state(self, name: str) -> JobState:
         reported = self._reported.get(name)
         return JobState.PENDING if reported is None else reported.state
-
-    def _put(self, name: str, report: Observation) -> None:
-        known, before = self._news.reports, self._news.reports.get(name)
-        if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
-            known[name] = report
 
     def end_with_lines(self, chunk: OutboxPart, end: Observation) -> asyncio.Future[Receipt]:
         """The last lines of an ended job and its end, stored in one commit."""

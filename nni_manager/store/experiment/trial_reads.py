@@ -114,29 +114,19 @@ def tally(connection: sqlite3.Connection, before: TrialTally) -> TrialTally:
     one consistent state."""
     connection.execute("BEGIN")
     try:
-        ended, told = _ended_since(connection, before.told)
+        rows = connection.execute(
+            "SELECT status, count(*), max(end_order) FROM trials INDEXED BY trials_by_end"
+            " WHERE end_order > ? GROUP BY status",
+            (before.told,),
+        ).fetchall()
+        marks = ", ".join("?" for _ in _UNENDED)
+        query = f"SELECT status, count(*) FROM trials WHERE status IN ({marks}) GROUP BY status"
+        (code,) = connection.execute("SELECT hold_code FROM experiment").fetchone()
         return TrialTally(
-            told=told, ended=Counter(before.ended) + ended, unended=_unended(connection), hold=_hold(connection)
+            told=max((row[2] for row in rows), default=before.told),
+            ended=Counter(before.ended) + Counter({status: number for status, number, _ in rows}),
+            unended=dict(connection.execute(query, _UNENDED).fetchall()),
+            hold=str(code),
         )
     finally:
         connection.execute("COMMIT")
-
-
-def _ended_since(connection: sqlite3.Connection, told: int) -> tuple[Counter[str], int]:
-    rows = connection.execute(
-        "SELECT status, count(*), max(end_order) FROM trials INDEXED BY trials_by_end"
-        " WHERE end_order > ? GROUP BY status",
-        (told,),
-    ).fetchall()
-    return Counter({status: number for status, number, _ in rows}), max((row[2] for row in rows), default=told)
-
-
-def _unended(connection: sqlite3.Connection) -> dict[str, int]:
-    marks = ", ".join("?" for _ in _UNENDED)
-    query = f"SELECT status, count(*) FROM trials WHERE status IN ({marks}) GROUP BY status"
-    return dict(connection.execute(query, _UNENDED).fetchall())
-
-
-def _hold(connection: sqlite3.Connection) -> str:
-    (code,) = connection.execute("SELECT hold_code FROM experiment").fetchone()
-    return str(code)

@@ -127,7 +127,9 @@ def load_pareto_set(connection: sqlite3.Connection, config: Mapping[str, Any]) -
     if goals is None:
         return None
     front = _front(connection, goals)
-    parameters = _parameters(connection, [trial_id for trial_id, _ in front[:MOST]])
+    query = "SELECT id, record FROM trials WHERE id IN (SELECT value FROM json_each(?))"
+    rows = connection.execute(query, (json.dumps([trial_id for trial_id, _ in front[:MOST]]),))
+    parameters = {id_: json.loads(record, parse_constant=lambda _: None)["parameters"] for id_, record in rows}
     trials = tuple(
         ParetoTrial(
             trial_id=trial_id,
@@ -181,9 +183,3 @@ def _take(known: _Known, goals: Goals, rows: Sequence[tuple[str, str, int]]) -> 
     known.front = extended_set(known.front, [(id_, worth) for id_, worth in worths if worth is not None])
     known.past = (known.past[0] + len(rows), known.past[1] + sum(end for *_, end in rows))
     known.last = rows[-1][2]
-
-
-def _parameters(connection: sqlite3.Connection, trial_ids: list[str]) -> dict[str, Any]:
-    query = "SELECT id, record FROM trials WHERE id IN (SELECT value FROM json_each(?))"
-    rows = connection.execute(query, (json.dumps(trial_ids),))
-    return {id_: json.loads(record, parse_constant=lambda _: None)["parameters"] for id_, record in rows}

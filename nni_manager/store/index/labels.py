@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -61,7 +61,7 @@ def _notes(value: object) -> str:
 def _tags(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(tag, str) for tag in value):
         raise InvalidInput("tags: must be a list of texts")
-    found = _distinct(tag.strip() for tag in value)
+    found = tuple(dict.fromkeys(tag.strip() for tag in value))
     if len(found) > MOST_TAGS:
         raise InvalidInput(f"tags: there are {len(found)}, and at most {MOST_TAGS} are kept")
     for tag in found:
@@ -69,10 +69,6 @@ def _tags(value: object) -> tuple[str, ...]:
             raise InvalidInput(f"tags: {tag!r} must have 1 to {LONGEST_TAG} characters, and no comma or line break")
         require_text("tags", tag)
     return found
-
-
-def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(tags))
 
 
 def _flag(value: object) -> bool:

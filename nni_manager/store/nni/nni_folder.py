@@ -110,7 +110,6 @@ def _best(trials: tuple[NniTrial, ...], *, maximizes: bool) -> Best | None:
 
 
 def _result(trial: NniTrial) -> float | None:
-    """The finite final result of a trial that succeeded."""
     value = trial.final.value if trial.final is not None else None
     is_result = trial.status is TrialStatus.SUCCEEDED and value is not None and math.isfinite(value)
     return value if is_result else None
@@ -145,7 +144,8 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     database = folder.database
     _refuse_while_used(database)
     draft = database.with_name("nni.sqlite.draft")
-    _remove(draft)
+    for ending in ("", "-wal", "-shm"):
+        draft.with_name(draft.name + ending).unlink(missing_ok=True)
     experiment = _read(database, nni_history.read)
     migrate(draft, "experiment")
     with closing(connect(draft)) as connection:
@@ -189,11 +189,6 @@ def _user(database: Path) -> str | None:
         if any(file.path == path for file in process.info["open_files"] or ()):
             return f"process {process.pid} ({process.info['name']})"
     return None
-
-
-def _remove(draft: Path) -> None:
-    for ending in ("", "-wal", "-shm"):
-        draft.with_name(draft.name + ending).unlink(missing_ok=True)
 
 
 def _read(database: Path, read: Callable[[sqlite3.Connection], T | None]) -> T:

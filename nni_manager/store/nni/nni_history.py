@@ -151,7 +151,7 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
         ended_ms=last_ms,
         exec_ms=(exec_s or 0) * 1000,
         trials=tuple(in_order),
-        imports=tuple(_imports(connection)),
+        imports=tuple(connection.execute("SELECT timestamp, data FROM TrialJobEvent WHERE event = 'IMPORT_DATA'")),
         profiles=tuple(profiles),
     )
 
@@ -161,10 +161,6 @@ def last_moment(connection: sqlite3.Connection) -> int:
     columns = (("startTime", "ExperimentProfile"), ("timestamp", "TrialJobEvent"), ("timestamp", "MetricData"))
     queries = (f"SELECT coalesce(max({column}), 0) FROM {table}" for column, table in columns)
     return max(int(connection.execute(query).fetchone()[0]) for query in queries)
-
-
-def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    return connection.execute("SELECT timestamp, data FROM TrialJobEvent WHERE event = 'IMPORT_DATA'").fetchall()
 
 
 # Trials
@@ -203,14 +199,10 @@ def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
         history.record = history.record or data or ""
         history.log_path = log_path or history.log_path
         history.sequence_id = history.sequence_id if sequence_id is None else sequence_id
-        if (status := _status(event)) is not None:
+        status = _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
+        if status is not None:  # others, such as ADD_HYPERPARAMETER, change none
             history.apply(moment_ms, status, message)
     return [_trial(id_, history, last_ms) for id_, history in histories.items()]
-
-
-def _status(event: str) -> TrialStatus | None:
-    """The status of an event; None: it changes none, such as ADD_HYPERPARAMETER."""
-    return _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
 
 
 def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
@@ -219,6 +211,8 @@ def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
         reason, message = _REASONS[status], history.message
     else:
         status = TrialStatus.USER_CANCELED
+    # NNI 2.10 stores no start of trials shorter than its polling interval
+    has_run = history.status in _RUN and history.log_path
     return NniTrial(
         id=id_,
         sequence_id=history.sequence_id,
@@ -227,15 +221,9 @@ def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
         message=message,
         parameters=_parameters(history.record),
         created_ms=history.created_ms,
-        started_ms=_started_ms(history),
+        started_ms=history.created_ms if history.started_ms is None and has_run else history.started_ms,
         ended_ms=history.ended_ms or last_ms,
     )
-
-
-def _started_ms(history: _TrialHistory) -> int | None:
-    """The start of a trial; NNI 2.10 stores none for trials shorter than its polling interval."""
-    has_run = history.status in _RUN and history.log_path
-    return history.created_ms if history.started_ms is None and has_run else history.started_ms
 
 
 def _parameters(record: str) -> Parameters:
