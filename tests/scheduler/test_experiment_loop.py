@@ -31,7 +31,7 @@ from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns import experiment_loop, forgetting, refusals, training_service
 from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
-from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
+from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
@@ -79,7 +79,6 @@ class AtWork:
             spec=live,
             database=self.database,
             inbox=inbox,
-            deliveries=Deliveries(self.database, inbox, self.now_ms),
             judge=feed.judge,
             changed=lambda: None,
             clock=self.now_ms,

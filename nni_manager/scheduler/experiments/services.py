@@ -28,7 +28,7 @@ from nni_manager.scheduler.experiments.submission import Endpoints
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
-from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
+from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import Make, TrainingService
@@ -263,7 +263,6 @@ class Build:
             spec=self.spec,
             database=self.database,
             inbox=inbox,
-            deliveries=Deliveries(self.database, inbox, self.shared.clock),
             judge=feed.judge,
             changed=self.changes.note,
             clock=self.shared.clock,

@@ -29,29 +29,30 @@ from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 _COUNT_EVERY_MS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Seen:
-    """The events since the last turn, which are not stored yet."""
+    """The events since the last turn, which are not stored yet. It is filled by the inbox, and never changed by a turn,
+    which may run twice."""
 
-    handles: tuple[JobHandle, ...] = ()
+    handles: list[JobHandle] = field(default_factory=list)
     #: Job name → observation.
-    reports: Mapping[str, Observation] = field(default_factory=dict)
+    reports: dict[str, Observation] = field(default_factory=dict)
     #: Last lines of jobs; an end among the reports counts only if they are stored.
-    last_lines: tuple[OutboxPart, ...] = ()
+    last_lines: list[OutboxPart] = field(default_factory=list)
     #: (job name, exit report of its runner, JSON), of reports without last lines.
-    runner_exits: tuple[tuple[str, str], ...] = ()
+    runner_exits: list[tuple[str, str]] = field(default_factory=list)
     #: Jobs that the platform certainly did not accept: their intent is withdrawn.
-    refused: tuple[str, ...] = ()
+    refused: list[str] = field(default_factory=list)
     #: Jobs that the platform has removed.
-    forgotten: tuple[str, ...] = ()
+    forgotten: list[str] = field(default_factory=list)
     #: Trials whose checkpoints are removed.
-    without_checkpoints: tuple[str, ...] = ()
+    without_checkpoints: list[str] = field(default_factory=list)
     #: Trials that the assessor stops early.
-    judged_bad: tuple[str, ...] = ()
+    judged_bad: list[str] = field(default_factory=list)
     #: Training service → why it is on hold.
-    holds: Mapping[str, Hold] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
     #: Training services that accept their credentials again.
-    ended_holds: tuple[str, ...] = ()
+    ended_holds: list[str] = field(default_factory=list)
     hold: Hold | None = None
     #: Milliseconds by which the wall clock was set.
     clock_step_ms: int = 0
