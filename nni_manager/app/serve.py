@@ -30,8 +30,7 @@ from nni_manager.app import take_over
 from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.daemon_address import DaemonAddress
 from nni_manager.app.listening import ports, reserves, trial_listener
-from nni_manager.app.listening.endpoint_application import EndpointParts
-from nni_manager.app.listening.endpoints import EndpointSockets
+from nni_manager.app.listening.endpoints import EndpointParts, EndpointSockets
 from nni_manager.app.listening.listeners import Listener, Listeners
 from nni_manager.app.listening.ports import Reserved, reserve
 from nni_manager.app.listening.trial_listener import TrialListenerSocket

@@ -251,6 +251,14 @@ class StoredExperiment(NamedTuple):
     #: `ended_trials` when it was resumed last: failures up to then are not counted.
     resumed_end: int
     revision: int
+    #: Path of the creator's Python.
+    interpreter: str = ""
+    #: Where its folder was when it was last opened.
+    folder: str = ""
+    #: Carried by its jobs, see `domain.job.JobSpec`; empty: not compared.
+    nonce: str = ""
+    #: See `platform_kit.contract.Host`; empty for a folder that NNI made.
+    storage_key: str = ""
 
     @property
     def is_counting(self) -> bool:

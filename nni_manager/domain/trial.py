@@ -160,13 +160,8 @@ def explain(report: Observation, asked: StopRequest | None = None) -> str:
         return f"killed by signal {report.signal} ({_signal_name(report.signal)}){cause}"
     if report.exit_code is not None:
         return f"exit code {report.exit_code}"
-    return report.native_reason or _kind_in_words(report)
-
-
-def _kind_in_words(report: Observation) -> str:
-    """The kind of an end about which nothing else is known."""
     reason = report.cause or _REASONS.get(report.state)
-    return _WORDS[reason] if reason else report.state.value
+    return report.native_reason or (_WORDS[reason] if reason else report.state.value)
 
 
 def _signal_name(number: int) -> str:

@@ -36,13 +36,15 @@ def load(
     holds = {name: row.hold for name, row in services.load(connection).items()}
     away = [name for name, is_ready in ready.items() if not is_ready or holds.get(name) is not None]
     in_play = sum(trial.job is not None and not trial.job.has_ended for trial in open_trials)
+    # their submission failed, or its result was lost with a process
+    without_handle = {trial.job.job_name for trial in open_trials if trial.job is not None and trial.job.handle is None}
     tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
     return StoredState(
         experiment=experiment,
         holds=holds,
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in failed},
-        offsets={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, submitting)},
+        offsets={name: jobs.offsets(connection, name) for name in without_handle - set(submitting)},
         missing=dict(_missing(connection, open_trials)),
         left={id_: service for id_ in tried if (service := jobs.leftover_service(connection, id_)) is not None},
         missed=_missed(connection, open_trials),
@@ -74,13 +76,6 @@ def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
     if attempt.service in by_runner and attempt.channel == protocol.PUSH and attempt.state == JobState.RUNNING:
         return True
     return attempt.has_ended and (attempt.runner_exit is not None or attempt.state != JobState.SUCCEEDED)
-
-
-def _without_handle(open_trials: Iterable[OpenTrial], submitting: Collection[str]) -> Iterator[str]:
-    """Names of jobs without a stored handle: their submission failed, or its result was lost with a process."""
-    for trial in open_trials:
-        if trial.job is not None and trial.job.handle is None and trial.job.job_name not in submitting:
-            yield trial.job.job_name
 
 
 def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Attempt, ...]]:

@@ -258,7 +258,7 @@ def read_left_behind(
         replace(
             _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms),
             may_run=len(may_run.get(name, ())),
-            storage_key=experiments.storage_key(connection),
+            storage_key=row.storage_key,
         )
         for name, found in names.items()
     ]
@@ -290,7 +290,7 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
                 replace(
                     _left(row.id, name, sections[name], values, (), sentence, now_ms),
                     may_run=len(may_run.get(name, ())),
-                    storage_key=experiments.storage_key(connection),
+                    storage_key=row.storage_key,
                 )
                 for name in used
                 if name in sections and _leaves_files(name, sections[name], values)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import sqlite3
-import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -178,10 +177,7 @@ async def open_experiment(
             database=database,
             shared=shared,
             environment=environment,
-            interpreter=stored.interpreter or sys.executable,
             changes=changes,
-            nonce=stored.nonce,
-            storage_key=stored.storage_key,
             secrets=stored.kept.secrets,
             removed=stored.removed,
         )
@@ -201,12 +197,9 @@ class _Stored(NamedTuple):
     """The stored data for opening an experiment."""
 
     row: StoredExperiment
-    interpreter: str
     #: Services that left the config and still have attempts.
     removed: tuple[PlatformSpec, ...]
     kept: Kept
-    nonce: str
-    storage_key: str
 
 
 def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Stored:
@@ -216,11 +209,8 @@ def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Store
     experiments.count_to_last_event(connection, now_ms)
     return _Stored(
         row=experiments.load(connection),
-        interpreter=experiments.interpreter(connection),
         kept=_kept(folder),
         removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
-        nonce=experiments.nonce(connection),
-        storage_key=experiments.storage_key(connection),
     )
 
 
@@ -235,11 +225,12 @@ def _kept(folder: Folder) -> Kept:
 
 def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
     """Updates stored paths after the folder, with code in it, was moved."""
-    before, now = experiments.folder(connection), str(folder.path)
+    row, now = experiments.load(connection), str(folder.path)
+    before = row.folder
     if before == now:
         return
     experiments.set_folder(connection, now)
-    config = stored_config.read(experiments.load(connection).config, folder.database)
+    config = stored_config.read(row.config, folder.database)
     if (moved := code_paths.move(config, before, now)) != config:
         experiments.set_config(connection, json.dumps(moved))
 

@@ -6,6 +6,7 @@ Training services are added, changed and removed while the experiment runs.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -204,12 +205,7 @@ class Build:
     shared: SharedParts
     #: The creator's environment; may be filled later.
     environment: Mapping[str, str] = field(repr=False)
-    interpreter: str
     changes: Changes
-    #: See `store.experiment.experiments.nonce`.
-    nonce: str
-    #: See `platform_kit.contract.Host`.
-    storage_key: str
     #: Reference → value.
     secrets: Mapping[str, str] = field(repr=False)
     #: Services that left the config.
@@ -243,7 +239,7 @@ class Build:
 
     def _feed(self, inbox: Inbox) -> TunerFeed:
         place = HostPlace(
-            interpreter=self.interpreter,
+            interpreter=self.row.interpreter or sys.executable,
             environment=self.environment,
             folder=self.folder.checkpoint,
             log_folder=self.folder.log,
@@ -279,7 +275,7 @@ class Build:
             changed=self.changes.note,
             spec=self.spec,
             silence_s=heartbeats.silence_s,
-            storage_key=self.storage_key,
+            storage_key=self.row.storage_key,
         )
         for platform in self.spec.now.platforms:
             services.add(platform, self.secrets)
@@ -296,8 +292,8 @@ class Build:
             folder_of_trials=self.folder.trials,
             caller_environment=self.environment,
             trial_listener=self.shared.trial_listener,
-            nonce=self.nonce,
-            storage_key=self.storage_key,
+            nonce=self.row.nonce,
+            storage_key=self.row.storage_key,
         )
         return Actions(
             services=services,

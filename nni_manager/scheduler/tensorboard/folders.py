@@ -43,7 +43,7 @@ def find_logs(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) 
         raise NotFound(f"there is no trial {missing[0]}")
     row = experiments.load(connection)
     config = json.loads(row.config)
-    storage = _on_storage(config, row.id, experiments.storage_key(connection))
+    storage = _on_storage(config, row.id, row.storage_key)
     platforms = {name: str(section.get("platform", "")) for name, section in stored_config.services(config).items()}
     return [_logs(rows[id_], trials, storage, platforms) for id_ in dict.fromkeys(ids)]
 

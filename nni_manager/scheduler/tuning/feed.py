@@ -21,8 +21,7 @@ from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSp
 from nni_manager.domain.metrics import direction_of
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
-from nni_manager.scheduler.tuning.host import HostPlace
-from nni_manager.scheduler.tuning.watched import WatchedTuner
+from nni_manager.scheduler.tuning.host import HostPlace, WatchedTuner
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import history, trials
 

@@ -57,6 +57,7 @@ class JobFactory:
         if has_runner:
             await self._runner_listener.open(self._experiment_id)
         attempt, spec, own = call.attempt, self._spec.now, service.settings
+        gpus, ip = own.get("trialGpuNumber", spec.trial_gpu_number), own.get("nniManagerIp")
         prelude = copy_from(call.continues) if call.continues else ""
         return JobSpec(
             name=attempt.job_name,
@@ -76,7 +77,7 @@ class JobFactory:
             caller_environment=self._caller_environment,
             code_directory=str(own.get("trialCodeDirectory", spec.trial_code_directory)),
             attempt_directory=str(self._folder_of_trials / attempt_directory(attempt.trial_id, attempt.number)),
-            gpu_number=_gpu_number(own.get("trialGpuNumber", spec.trial_gpu_number)),
+            gpu_number=gpus if isinstance(gpus, int) else None,
             grace_period_s=spec.grace_period_s,
             stored=call.stored,
             is_repeat=call.is_repeat,
@@ -84,19 +85,14 @@ class JobFactory:
             nonce=self._nonce,
             storage_key=self._storage_key,
             runner_environment=runner_environment(
-                self._runner_listener, attempt, manager_ip=self._manager_ip(service), experiment_id=self._experiment_id
+                self._runner_listener,
+                attempt,
+                manager_ip=ip if isinstance(ip, str) else spec.manager_ip,
+                experiment_id=self._experiment_id,
             )
             if has_runner
             else {},
         )
-
-    def _manager_ip(self, service: PlatformSpec) -> str:
-        own = service.settings.get("nniManagerIp")
-        return own if isinstance(own, str) else self._spec.now.manager_ip
-
-
-def _gpu_number(raw: object) -> int | None:
-    return raw if isinstance(raw, int) else None
 
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import LiveService, ServiceStatus, Wait, WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.scheduler.planning.snapshot import ServiceState
-from nni_manager.scheduler.turns import job_logs
+from nni_manager.scheduler.turns import forgetting
 from nni_manager.scheduler.turns.forgetting import Forgetting, to_forget
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.observer import Observer
@@ -297,7 +297,7 @@ class TrainingService:
 
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
         if self.platform.capabilities.reads_files and self._trials is not None:
-            await job_logs.keep(self._trials, handles, self.read_file, self._max_log_bytes)
+            await forgetting.keep_logs(self._trials, handles, self.read_file, self._max_log_bytes)
         await self.call("forget", lambda: self.platform.forget(handles))
         if self.is_removed:
             self._inbox.wake_soon()  # a removed service may be idle now

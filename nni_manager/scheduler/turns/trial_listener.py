@@ -131,12 +131,9 @@ class Heartbeats:
         if self._since_s is None:
             return None, {}
         now_s = asyncio.get_running_loop().time()
-        self._discount_stall(now_s - self._looked_s)
+        if (gap_s := now_s - self._looked_s) > _STALL_S:
+            self._since_s += gap_s
+            self._heard_s = {name: heard_s + gap_s for name, heard_s in self._heard_s.items()}
         self._looked_s = now_s
         heard = {name: round(1000 * (now_s - heard_s)) for name, heard_s in self._heard_s.items()}
         return round(1000 * (now_s - self._since_s)), heard
-
-    def _discount_stall(self, gap_s: float) -> None:
-        if gap_s > _STALL_S and self._since_s is not None:
-            self._since_s += gap_s
-            self._heard_s = {name: heard_s + gap_s for name, heard_s in self._heard_s.items()}

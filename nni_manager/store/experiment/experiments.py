@@ -70,30 +70,10 @@ def load(connection: sqlite3.Connection) -> StoredExperiment:
     return StoredExperiment(id_, ExperimentStatus(status), error, hold, *others)
 
 
-def interpreter(connection: sqlite3.Connection) -> str:
-    """Path of the creator's Python."""
-    return str(connection.execute("SELECT interpreter FROM experiment").fetchone()[0])
-
-
 def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
     """Warnings with which its file was accepted."""
     (text,) = connection.execute("SELECT warnings FROM experiment").fetchone()
     return tuple(ExperimentWarning(**one) for one in json.loads(text))
-
-
-def nonce(connection: sqlite3.Connection) -> str:
-    """Carried by its jobs, see `domain.job.JobSpec`; empty: not compared."""
-    return str(connection.execute("SELECT nonce FROM experiment").fetchone()[0])
-
-
-def storage_key(connection: sqlite3.Connection) -> str:
-    """See `platform_kit.contract.Host`; empty for a folder that NNI made."""
-    return str(connection.execute("SELECT storage_key FROM experiment").fetchone()[0])
-
-
-def folder(connection: sqlite3.Connection) -> str:
-    """The experiment's folder when it was last opened."""
-    return str(connection.execute("SELECT folder FROM experiment").fetchone()[0])
 
 
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:

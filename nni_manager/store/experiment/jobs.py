@@ -203,21 +203,15 @@ MISSED = (
 )
 
 
-def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
-    """(service, handle) of an attempt that the service has not forgotten; None: no handle, or forgotten."""
+def handle(
+    connection: sqlite3.Connection, trial_id: str, number: int, *, forgotten: bool = True
+) -> tuple[str, JobHandle] | None:
+    """(service, handle) of an attempt; None: it has no handle. `forgotten`: False leaves out those that the service has
+    forgotten."""
     row = connection.execute(
-        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND forgotten = 0"
-        " AND handle IS NOT NULL",
-        (trial_id, number),
-    ).fetchone()
-    return row and (row[0], JobHandle.parse(row[1], row[2]))
-
-
-def handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
-    """(service, handle) of an attempt, forgotten ones too; None: it has no handle."""
-    row = connection.execute(
-        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND handle IS NOT NULL",
-        (trial_id, number),
+        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND handle IS NOT NULL"
+        " AND forgotten <= ?",
+        (trial_id, number, forgotten),
     ).fetchone()
     return row and (row[0], JobHandle.parse(row[1], row[2]))
 

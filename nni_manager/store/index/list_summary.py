@@ -71,7 +71,7 @@ def parse(text: str) -> ListSummary | None:
     best, failure = values.pop("best"), values.pop("common_failure")
     mode = OptimizeMode(values.pop("optimize_mode"))
     objectives = {name: OptimizeMode(one) for name, one in values.pop("objectives", {}).items()}
-    pareto_set = _parsed_set(values.pop("pareto_set", None))
+    front = values.pop("pareto_set", None)
     course = tuple(values.pop("course", ()))
     return ListSummary(
         **values,
@@ -79,15 +79,10 @@ def parse(text: str) -> ListSummary | None:
         best=best and Best(**best),
         common_failure=failure and CommonFailure(**failure),
         objectives=objectives,
-        pareto_set=pareto_set,
+        pareto_set=front
+        and ParetoSet(size=front["size"], trials=tuple(ParetoTrial(**trial) for trial in front["trials"])),
         course=course,
     )
-
-
-def _parsed_set(values: Mapping[str, Any] | None) -> ParetoSet | None:
-    if values is None:
-        return None
-    return ParetoSet(size=values["size"], trials=tuple(ParetoTrial(**trial) for trial in values["trials"]))
 
 
 def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSummary:

@@ -120,8 +120,10 @@ def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -
     for a folder that cannot be written."""
     try:
         with _one_at_a_time:
-            if folder.database.exists() and _is_nni_s(folder.database):
-                take_over(folder, environment=environment, interpreter=interpreter)
+            if folder.database.exists():
+                roll_back(folder.database)
+                if is_made_by_nni(folder.database):
+                    take_over(folder, environment=environment, interpreter=interpreter)
     except OSError as error:
         raise StoreUnavailable(
             f"{folder.path} was made by NNI and cannot be taken over ({error.strerror}: {error.filename}); make it"
@@ -158,11 +160,6 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     if not original.exists():
         os.link(database, original)
     draft.replace(database)
-
-
-def _is_nni_s(database: Path) -> bool:
-    roll_back(database)
-    return is_made_by_nni(database)
 
 
 def _may_be_nni_s(database: Path) -> bool:
