@@ -16,7 +16,7 @@ from nni_manager.store.folder import Ownership
 _HOLDER = """
 import sys, signal
 from pathlib import Path
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 held = Ownership(Path(sys.argv[1]), "the folder")
 print("held", flush=True)
 signal.pause()

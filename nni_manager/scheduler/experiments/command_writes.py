@@ -1,5 +1,5 @@
 """The database writes of commands, each of which may run twice; and a change of training services: read, preflight,
-store, apply."""
+store."""
 
 from __future__ import annotations
 
@@ -42,11 +42,6 @@ def continue_if_done(
     is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more
     if row.status is ExperimentStatus.DONE and has_room and is_news:
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
-
-
-def stop(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Sets the status STOPPING."""
-    experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)
 
 
 def add_trial(
@@ -126,9 +121,3 @@ def write_service_change(connection: sqlite3.Connection, folder: Folder, change:
     services.remove_others(connection, names)
     if change.now:
         trials.request_stop_elsewhere(connection, names, StopRequest.USER)
-
-
-async def apply_service_change(experiment: OpenExperiment, change: CheckedChange) -> None:
-    """Applies the services that `write_service_change` has stored."""
-    kept = await asyncio.to_thread(private.load, experiment.folder.private)
-    experiment.apply_services(change.spec, kept)

@@ -33,7 +33,7 @@ from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
 from nni_manager.scheduler.tensorboard.boards import TensorBoards
-from nni_manager.store import stored_config
+from nni_manager.store import private, stored_config
 from nni_manager.store.experiment import experiments
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
@@ -91,8 +91,8 @@ class ExperimentCommands:
                 await self._write(
                     experiment, lambda c: command_writes.write_service_change(c, experiment.folder, change)
                 )
-                await command_writes.apply_service_change(experiment, change)
                 spec = change.spec
+                experiment.apply_services(spec, await asyncio.to_thread(private.load, experiment.folder.private))
             elif spec.canonical == before.canonical:
                 return
             else:
@@ -132,7 +132,7 @@ class ExperimentCommands:
                 return await self._close_unopened(await self.entry(id))
             now_ms = experiment.loop.now_ms
             try:
-                await self._write(experiment, lambda c: command_writes.stop(c, now_ms))
+                await self._write(experiment, lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms))
             except StoreCorrupt:
                 await self._supervisor.closed(id)  # its loop gives up
                 return await self._close_unopened(await self.entry(id))

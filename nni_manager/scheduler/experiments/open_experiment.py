@@ -9,7 +9,6 @@ import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import NamedTuple
 
 from nni_manager.config import code_paths, credentials, experiment_file
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
@@ -165,8 +164,7 @@ async def open_experiment(
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
-        stored = await database.try_write(lambda c: _load(c, folder, shared.clock()))
-        row = stored.row
+        row, gone, kept = await database.try_write(lambda c: _load(c, folder, shared.clock()))
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         environment: dict[str, str] = {}
@@ -178,8 +176,8 @@ async def open_experiment(
             shared=shared,
             environment=environment,
             changes=changes,
-            secrets=stored.kept.secrets,
-            removed=stored.removed,
+            secrets=kept.secrets,
+            removed=gone,
         )
         parts = build.parts(lambda result: on_status(row.id, result))
         return OpenExperiment(
@@ -189,29 +187,20 @@ async def open_experiment(
             changes=changes,
             held=held.pop_all(),
             environment=environment,
-            kept=stored.kept,
+            kept=kept,
         )
 
 
-class _Stored(NamedTuple):
-    """The stored data for opening an experiment."""
-
-    row: StoredExperiment
-    #: Services that left the config and still have attempts.
-    removed: tuple[PlatformSpec, ...]
-    kept: Kept
-
-
-def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Stored:
+def _load(
+    connection: sqlite3.Connection, folder: Folder, now_ms: int
+) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept]:
+    """(the experiment, services that left the config and still have attempts, private data), to open it with."""
     if experiments.is_missing(connection):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
-    return _Stored(
-        row=experiments.load(connection),
-        kept=_kept(folder),
-        removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
-    )
+    gone = tuple(one for one in removed(services.load(connection)) if jobs.has_any(connection, one.service))
+    return experiments.load(connection), gone, _kept(folder)
 
 
 def _kept(folder: Folder) -> Kept:

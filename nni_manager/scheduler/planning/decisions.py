@@ -82,7 +82,7 @@ class Finish:
     stderr_tail: str = ""
     #: The last of these lines, if the trial failed and `message` does not contain it.
     last_words: str = ""
-    #: As `domain.failure.failure_key` says.
+    #: As `domain.trial.failure_key` says.
     failure_key: str = ""
     #: Training service of its attempt; empty: it had none.
     service: str = ""

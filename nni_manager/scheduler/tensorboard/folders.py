@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
@@ -43,7 +42,10 @@ def find_logs(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) 
         raise NotFound(f"there is no trial {missing[0]}")
     row = experiments.load(connection)
     config = json.loads(row.config)
-    storage = _on_storage(config, row.id, row.storage_key)
+    section = config.get("sharedStorage")
+    point = section.get("localMountPoint") if isinstance(section, Mapping) else None
+    # None: there is none, or it is not mounted here
+    storage = Path(str(point), "nni", experiment_folder(row.id, row.storage_key), "trials") if point else None
     platforms = {name: str(section.get("platform", "")) for name, section in stored_config.services(config).items()}
     return [_logs(rows[id_], trials, storage, platforms) for id_ in dict.fromkeys(ids)]
 
@@ -74,13 +76,6 @@ def _logs(
     only = next(iter(platforms.values())) if len(platforms) == 1 else ""  # of a trial that has no attempt yet
     is_local = platforms.get(service or "", only) == _LOCAL
     return TrialLogs(trial_id=id_, number=number, path=stored or here, is_here=is_local)
-
-
-def _on_storage(config: Mapping[str, Any], id: str, key: str) -> Path | None:
-    """Where `sharedStorage` has the folders of trials; None: there is none, or it is not mounted here."""
-    storage = config.get("sharedStorage")
-    point = storage.get("localMountPoint") if isinstance(storage, Mapping) else None
-    return Path(str(point), "nni", experiment_folder(id, key), "trials") if point else None
 
 
 #: Below the data directory, which may have been NNI's: a name that no experiment can have.

@@ -278,23 +278,22 @@ _LOST_SIGHT_OF = "forgotten = 0 AND state = 'LOST' AND unreachable_ms IS NOT NUL
 def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False) -> dict[str, tuple[str, ...]]:
     """Service → names of jobs that it has not forgotten; `running`: only those that may still run; `decided`: only
     those of closed attempts."""
-    found: dict[str, list[str]] = {}
-    which = (f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0") + (
-        " AND closed = 1" if decided else ""
-    )
-    query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
-    for service, name in connection.execute(query):
-        found.setdefault(service, []).append(name)
-    return {service: tuple(names) for service, names in found.items()}
+    which = f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0"
+    which += " AND closed = 1" if decided else ""
+    return _by_service(connection, f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number")
 
 
 def why_unreachable(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     """Service → sentences why its jobs that are not forgotten were unreachable."""
-    found: dict[str, list[str]] = {}
     query = "SELECT DISTINCT service, unreachable FROM attempts WHERE forgotten = 0 AND unreachable != '' ORDER BY 1, 2"
-    for service, sentence in connection.execute(query):
-        found.setdefault(service, []).append(sentence)
-    return {service: tuple(sentences) for service, sentences in found.items()}
+    return _by_service(connection, query)
+
+
+def _by_service(connection: sqlite3.Connection, query: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for service, text in connection.execute(query):
+        found.setdefault(service, []).append(text)
+    return {service: tuple(texts) for service, texts in found.items()}
 
 
 def services_used(connection: sqlite3.Connection) -> list[str]:

@@ -163,7 +163,7 @@ def finish(
 ) -> None:
     """Ends the trial; only a resume after a stop reopens it.
 
-    `last_words`: last line of its stderr, if that explains the failure; `failure_key`: see `domain.failure`.
+    `last_words`: last line of its stderr, if that explains the failure; `failure_key`: see `domain.trial`.
     """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"

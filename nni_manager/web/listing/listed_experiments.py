@@ -42,7 +42,7 @@ class ListedExperiment:
     errors: tuple[str, ...] = ()
     #: None: not known.
     summary: ListSummary | None = field(default=None, repr=False)
-    #: The best so far, as `best_course` gives it.
+    #: The best so far, as `best_results` gives it.
     course: tuple[float, ...] = ()
     #: Milliseconds it was active; None: not known.
     exec_ms: int | None = None
