@@ -26,9 +26,8 @@ from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.api.runners.trial_listener import TrialListener
 from nni_manager.app import log as logs
-from nni_manager.app import take_over
 from nni_manager.app.build import control_socket, experiments, ownership
-from nni_manager.app.daemon_address import DaemonAddress
+from nni_manager.app.daemon_address import DaemonAddress, make_way
 from nni_manager.app.listening import ports, reserves, trial_listener
 from nni_manager.app.listening.endpoints import EndpointParts, EndpointSockets
 from nni_manager.app.listening.listeners import Listener, Listeners
@@ -85,7 +84,7 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         # a daemon that is to stay takes over from one that was started for a command
-        is_to_wait = auto or await asyncio.to_thread(take_over.make_way, settings, listen=listen)
+        is_to_wait = auto or await asyncio.to_thread(make_way, settings, listen=listen)
         wait_s = _LOCK_WAIT_S if is_to_wait else 0
         lock = await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=wait_s))
         # before anything is started: a port in use must not disturb a running experiment
