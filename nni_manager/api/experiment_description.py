@@ -15,10 +15,10 @@ from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.index import list_summary, overview
+from nni_manager.store.index.best_results import ParetoSet
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Overview, ServiceSummary
-from nni_manager.store.index.pareto_set import ParetoSet
 
 
 def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:

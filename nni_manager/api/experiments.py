@@ -33,8 +33,8 @@ from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.submission import Reopening
-from nni_manager.store.experiment import answers, provenance
-from nni_manager.store.index import pareto_set
+from nni_manager.store.experiment import answers, experiments
+from nni_manager.store.index import best_results
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.labels import Labels
 
@@ -225,7 +225,7 @@ async def export_results(
 ) -> Response:
     """Parameters with final results, by the trials' numbers, as `import` of another experiment takes them."""
     text = await context.service.read(
-        id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=pareto_set.members(c))
+        id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=best_results.pareto_members(c))
     )
     return Response(text, media_type="application/json")
 
@@ -262,7 +262,7 @@ async def show_provenance(id: ExperimentId, context: Context) -> Provenance:
     """Commit and uncommitted changes of the code directory, the caller's Python with its packages, seed and machine. Of
     a new experiment: answers once it is recorded. 404 also where nothing was recorded, as of what NNI made."""
     await context.service.provenance.settled(id)
-    record = await context.service.read(id, provenance.load)
+    record = await context.service.read(id, experiments.provenance)
     if record is None:
         raise NotFound(f"nothing was recorded of the code and the machine of experiment {id}")
     return Provenance.model_validate(record)

@@ -22,10 +22,10 @@ from nni_manager.domain.clock import Durations
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.scheduler.turns.tally import tally
+from nni_manager.scheduler.turns.turn import tally
 from nni_manager.store import database
-from nni_manager.store.experiment import tallies
-from nni_manager.store.experiment.tallies import TrialTally
+from nni_manager.store.experiment import trial_reads
+from nni_manager.store.experiment.trial_reads import TrialTally
 
 #: The newest experiments with metrics of their own; monitors keep every label for ever.
 MOST_EXPERIMENTS = 100
@@ -70,7 +70,7 @@ async def _experiments(context: ApiContext) -> Sequence[Metric]:
 async def _tally(experiment: OpenExperiment) -> TrialTally | None:
     before = _before.get(experiment, TrialTally())
     try:
-        counted = await experiment.database.read(lambda c: tallies.count(c, before))
+        counted = await experiment.database.read(lambda c: trial_reads.tally(c, before))
     except StoreError:
         return None
     _before[experiment] = counted

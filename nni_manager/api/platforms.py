@@ -23,8 +23,8 @@ from nni_manager.api.schemas.daemon import (
 )
 from nni_manager.api.schemas.experiments import TrainingService
 from nni_manager.platform_kit import contract
-from nni_manager.scheduler.experiments.about import service_map
-from nni_manager.scheduler.experiments.about.service_map import MachineState, ServiceState
+from nni_manager.scheduler.experiments import service_map
+from nni_manager.scheduler.experiments.service_map import MachineState, ServiceState
 
 
 class JobOnGpu(Wire):

@@ -23,16 +23,16 @@ from nni_manager.machines.keeper.local_process import LocalKeeper, connected
 from nni_manager.machines.keeper.machines import KeeperConnection
 from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.leftovers import Leftovers
-from nni_manager.scheduler.experiments.shared_parts import SharedParts
+from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.experiments.submission import Endpoints
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.tensorboard import link_folders
+from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ async def experiments(
         await stack.enter_async_context(supervisor.running())
         commands = ExperimentCommands(supervisor)
         stack.push_async_callback(commands.provenance.close)
-        await asyncio.to_thread(link_folders.clear, settings.data_dir)
+        await asyncio.to_thread(folders.clear_links, settings.data_dir)
         stack.push_async_callback(commands.tensorboards.close)
         yield supervisor, commands
         if not supervisor.open_ids and not supervisor.not_opened:

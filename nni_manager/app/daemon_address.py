@@ -2,6 +2,9 @@
 
 Both may be removed while the daemon runs: the socket's folder goes at every log-out. The daemon then could not be
 reached, nor another one be started, so both are checked regularly and made again.
+
+`make_way` ends a daemon that `nnictl` started in the background, in favour of one that is to stay and continues its
+experiments.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ from pathlib import Path
 
 from nni_manager import __version__
 from nni_manager.app.listening.listeners import Listeners
+from nni_manager.app.listening.ports import reserve
+from nni_manager.client import address
 from nni_manager.client.address import POINTER_FILE
-from nni_manager.domain.errors import NniManagerError
-from nni_manager.store.ownership import Ownership
+from nni_manager.client.manager_client import ManagerClient
+from nni_manager.config.settings import Settings
+from nni_manager.domain.errors import AlreadyOwned, NniManagerError
+from nni_manager.store.folder import Ownership
 from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
@@ -74,7 +81,14 @@ class DaemonAddress:
             log.error("the data directory %s was moved, deleted or exchanged: the daemon ends", self._pointer.parent)
             return self._on_homeless()
         try:
-            await self._restore()
+            is_lost = not self._listeners.is_control_there()
+            if is_lost:
+                await self._listeners.open_control(self._socket())
+                log.warning(
+                    "the control socket was gone, and is %s now", self._listeners.control, extra={"action": "listener"}
+                )
+            if is_lost or self._is_written_late or not self._pointer.exists():
+                self._write()
             self._trouble = ""
         except (OSError, NniManagerError) as error:
             self._note(error)
@@ -83,16 +97,6 @@ class DaemonAddress:
         while True:
             await asyncio.sleep(LOOK_S)
             await self.look()
-
-    async def _restore(self) -> None:
-        is_lost = not self._listeners.is_control_there()
-        if is_lost:
-            await self._listeners.open_control(self._socket())
-            log.warning(
-                "the control socket was gone, and is %s now", self._listeners.control, extra={"action": "listener"}
-            )
-        if is_lost or self._is_written_late or not self._pointer.exists():
-            self._write()
 
     def _note(self, error: Exception) -> None:
         if str(error) != self._trouble:
@@ -104,3 +108,33 @@ class DaemonAddress:
         folder = os.path.realpath(self._pointer.parent)
         foreign_files.write_whole(folder, self._pointer.name, json.dumps(entry).encode())
         self._is_written_late = False
+
+
+def make_way(settings: Settings, *, listen: bool) -> bool:
+    """Asks that daemon to end; returns whether it will. `listen`: our port must be available before it is ended.
+
+    Blocks. Raises AlreadyOwned or InvalidInput for an unavailable port.
+    """
+    found = address.find(settings.data_dir)
+    if found is None:
+        return False
+    client = ManagerClient(found)
+    try:
+        daemon = client.daemon()
+    except NniManagerError:  # taking the lock reports its owner
+        return False
+    if not daemon["endsByItself"]:
+        return False
+    if listen:
+        _require_port(settings, [str(one["address"]) for one in daemon["listeners"]])
+    log.info("taking over from process %d, which nnictl started", daemon["pid"], extra={"action": "take over"})
+    client.stop_daemon()
+    return True
+
+
+def _require_port(settings: Settings, addresses: list[str]) -> None:
+    if settings.port and any(text.rpartition(":")[2].partition("/")[0] == str(settings.port) for text in addresses):
+        raise AlreadyOwned(
+            f"port {settings.port} is an experiment's own, which stays there; choose another with --port"
+        )
+    reserve(settings.host, settings.port).give_back()

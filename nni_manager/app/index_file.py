@@ -43,7 +43,10 @@ def _move(connection: Connection, before: str, now: Path) -> None:
         if _lay_in(old, before) and new.is_dir():
             connection.execute("UPDATE experiments SET folder = ? WHERE id = ?", (str(new), id_))
             if old.exists():  # a copied experiment must not start: its original may be running
-                _close(connection, id_)
+                connection.execute(
+                    "UPDATE experiments SET status = ?, open = 0, view_port = NULL, view_prefix = NULL WHERE id = ?",
+                    (ExperimentStatus.STOPPED, id_),
+                )
     for id_, folder in connection.execute("SELECT id, folder FROM leftovers").fetchall():
         if _lay_in(Path(folder), before):
             connection.execute("UPDATE leftovers SET folder = ? WHERE id = ?", (str(now / Path(folder).name), id_))
@@ -51,13 +54,6 @@ def _move(connection: Connection, before: str, now: Path) -> None:
 
 def _lay_in(folder: Path, directory: str) -> bool:
     return os.path.realpath(folder.parent) == directory
-
-
-def _close(connection: Connection, id_: str) -> None:
-    connection.execute(
-        "UPDATE experiments SET status = ?, open = 0, view_port = NULL, view_prefix = NULL WHERE id = ?",
-        (ExperimentStatus.STOPPED, id_),
-    )
 
 
 #: SQLite's files beside a database; those of a replaced database would be applied to the new one.
@@ -74,7 +70,10 @@ def prepare(data_directory: Path) -> Path:
 
 
 def _prepare(path: Path, data_directory: Path) -> Path:
-    _make_private(path)
+    # private: a user who can read it can lock it
+    for suffix in ("", *_COMPANIONS):
+        with suppress(OSError):
+            os.chmod(f"{path}{suffix}", 0o600)
     if not path.exists() or path.stat().st_size == 0:
         _make(path)
     try:
@@ -96,7 +95,6 @@ def _prepare(path: Path, data_directory: Path) -> Path:
 
 
 def _make(path: Path) -> None:
-    """Makes an index from the folders beside it."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
     # SQLite's files beside it get the same mode
@@ -109,13 +107,6 @@ def _make(path: Path) -> None:
         connection.execute("COMMIT")
     _remove(path)
     draft.replace(path)
-
-
-def _make_private(path: Path) -> None:
-    """Makes the index private: a user who can read it can lock it."""
-    for suffix in ("", *_COMPANIONS):
-        with suppress(OSError):
-            os.chmod(f"{path}{suffix}", 0o600)
 
 
 def _add_found(path: Path) -> None:

@@ -25,12 +25,10 @@ from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.api.runners.trial_listener import TrialListener
 from nni_manager.app import log as logs
-from nni_manager.app import take_over
 from nni_manager.app.build import control_socket, experiments, ownership
-from nni_manager.app.daemon_address import DaemonAddress
+from nni_manager.app.daemon_address import DaemonAddress, make_way
 from nni_manager.app.listening import ports, reserves, trial_listener
-from nni_manager.app.listening.endpoint_application import EndpointParts
-from nni_manager.app.listening.endpoints import EndpointSockets
+from nni_manager.app.listening.endpoints import EndpointParts, EndpointSockets
 from nni_manager.app.listening.listeners import Listener, Listeners
 from nni_manager.app.listening.ports import Reserved, reserve
 from nni_manager.app.listening.trial_listener import TrialListenerSocket
@@ -38,13 +36,13 @@ from nni_manager.app.nni_list import NniList
 from nni_manager.client import data_directory
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.disk_watch import watched
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.store.folder import Ownership
 from nni_manager.store.nni import nni_registry
-from nni_manager.store.ownership import Ownership
 from nni_manager.web import report
 from nni_manager.web.pages import PagesContext, create_pages
 
@@ -85,7 +83,7 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         # a daemon that is to stay takes over from one that was started for a command
-        is_to_wait = auto or await asyncio.to_thread(take_over.make_way, settings, listen=listen)
+        is_to_wait = auto or await asyncio.to_thread(make_way, settings, listen=listen)
         wait_s = _LOCK_WAIT_S if is_to_wait else 0
         lock = await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=wait_s))
         # before anything is started: a port in use must not disturb a running experiment

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nni_manager.config import class_arguments
-from nni_manager.domain.direction import is_said
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.metrics import is_said
 from nni_manager.platform_kit import registry
 from nni_manager.store import stored_config
 from nni_manager.tuners.registry import CATALOGUE as TUNERS

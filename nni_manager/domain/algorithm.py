@@ -109,7 +109,12 @@ class Catalogue:
 
     def find(self, name: str) -> Algorithm:
         """The algorithm of a name or alias, in any case of letters; packages come last. Raises InvalidInput."""
-        return self.look_up(name) or self._refuse(name)
+        if (found := self.look_up(name)) is not None:
+            return found
+        choice = f"use one of {', '.join(self.names)}, or a class of your own (className)"
+        if self.is_missing(name):
+            raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here; {choice}.")
+        raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")
 
     def look_up(self, name: str) -> Algorithm | None:
         """The algorithm of a name or alias; None: there is none."""
@@ -135,12 +140,6 @@ class Catalogue:
             if point.name.lower() == name.lower():
                 return Algorithm(name=point.name, location=point.value, is_built_in=False)
         return None
-
-    def _refuse(self, name: str) -> Algorithm:
-        choice = f"use one of {', '.join(self.names)}, or a class of your own (className)"
-        if self.is_missing(name):
-            raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here; {choice}.")
-        raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")
 
     def _nearest(self, name: str) -> str:
         from difflib import get_close_matches

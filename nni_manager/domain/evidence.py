@@ -162,7 +162,8 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
         explained = replace(word, native_reason=platform.native_reason, cause=platform.cause, message="")
         believed = explained if runner.was_started else word
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
-    return AttemptEnd(report=believed, disagreement="" if fits else _both(platform, word))
+    both = f"the platform says {platform.state} ({explain(platform)}), the runner says {explain(word)}"
+    return AttemptEnd(report=believed, disagreement="" if fits else both)
 
 
 def _was_ended_with_another(platform: Observation, word: Observation) -> bool:
@@ -170,7 +171,3 @@ def _was_ended_with_another(platform: Observation, word: Observation) -> bool:
     was_stopped = word.signal in _STOPS or word.exit_code in {128 + number for number in _STOPS}
     is_anothers = platform.exit_code not in {None, 0, *(128 + number for number in _STOPS)}
     return platform.state is JobState.FAILED and was_stopped and is_anothers
-
-
-def _both(platform: Observation, word: Observation) -> str:
-    return f"the platform says {platform.state} ({explain(platform)}), the runner says {explain(word)}"

@@ -1,11 +1,18 @@
-"""Metrics: what trials report. One line of an outbox is one metric."""
+"""Metrics: what trials report, one on each line of an outbox; and which direction of them is better.
+
+A broken line is counted and dropped; the other lines are read. The first broken line of each cause is reported.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
+
+from trial_runner import protocol
 
 
 class MetricType(StrEnum):
@@ -49,3 +56,164 @@ def default_number(value: object) -> float | None:
         return float(value)
     except OverflowError:  # a whole number beyond all floats
         return math.inf if value > 0 else -math.inf
+
+
+#: Tuners, by name or class, in lower case, that minimize where nothing is written; all others maximize.
+_MINIMIZE = frozenset(
+    (
+        *("tpe", "tpe_legacy", "anneal", "cmaes"),
+        *("nni.algorithms.hpo.tpe_tuner.tpetuner", "nni.algorithms.hpo.hyperopt_tuner.hyperopttuner"),
+    )
+)
+#: Tuners that propose the same whatever the results are.
+_WITHOUT = frozenset(("random", "gridsearch", "grid", "batch", "batchtuner"))
+#: Tuners of which NNI, in its first format, takes no arguments without this one.
+_REQUIRED = frozenset(
+    ("evolution", "regularizedevolutiontuner", "smac", "pbt", "pbttuner", "ppo", "ppotuner", "hyperband", "bohb")
+)
+
+
+def direction_of(config: Mapping[str, Any]) -> OptimizeMode:
+    """Whether greater or smaller results are better, by a config, canonical or as NNI wrote it.
+
+    One rule for what is called the best, the page, messages and the assessor: what the tuner's `optimize_mode` says;
+    else, for a tuner that goes by no results, what the assessor's says; else NNI's default for the tuner. Of several
+    objectives it is the first one's.
+    """
+    said = _said_in(config)
+    if said is None:
+        return OptimizeMode.MINIMIZE if _name(config) in _MINIMIZE else OptimizeMode.MAXIMIZE
+    return OptimizeMode.MINIMIZE if said == OptimizeMode.MINIMIZE else OptimizeMode.MAXIMIZE
+
+
+def is_said(config: Mapping[str, Any]) -> bool:
+    """Whether the config writes its direction."""
+    return _said_in(config) is not None
+
+
+def must_say(name: str) -> bool:
+    """Whether NNI refuses arguments for this tuner that do not say `optimize_mode`."""
+    return name.lower() in _REQUIRED
+
+
+def _said_in(config: Mapping[str, Any]) -> object:
+    if objectives := config.get("objectives"):
+        return next(iter(objectives.values()))
+    said = _said(_tuner(config))
+    return _said(config.get("assessor") or {}) if said is None and _name(config) in _WITHOUT else said
+
+
+def _tuner(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return config.get("tuner") or config.get("advisor") or {}
+
+
+def _name(config: Mapping[str, Any]) -> str:
+    return str(_tuner(config).get("name") or _tuner(config).get("className") or "").lower()
+
+
+def _said(algorithm: Mapping[str, Any]) -> object:
+    return (algorithm.get("classArgs") or {}).get("optimize_mode")
+
+
+#: Placeholder of a line that is too long to be read.
+_TOO_LONG = json.loads(protocol.TOO_LONG)
+#: Placeholder of a file that is not read; the trial did not write it.
+_NOT_READ = json.loads(protocol.NOT_READ)
+_TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
+#: The cause that is reported for a line that is too long.
+TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
+#: Characters of a broken line that a message repeats.
+_EXCERPT = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The content of a stretch of lines."""
+
+    #: Lines, broken and empty ones included.
+    count: int
+    metrics: tuple[Metric, ...]
+    #: Cause → one sentence about the first line that is broken in this way.
+    broken: Mapping[str, str]
+
+
+def parse_own(lines: Sequence[str], first: int = 0) -> Lines:
+    """Our own lines: ``{"type": "intermediate"|"final", "value": any JSON}``. `first`: number of the first of them."""
+    return _parse(lines, first, _own_metric)
+
+
+def parse_nni(lines: Sequence[str], first: int = 0) -> Lines:
+    """Records of NNI's SDK: ``type`` PERIODICAL or FINAL and ``value``, a JSON text inside the JSON."""
+    return _parse(lines, first, _nni_metric)
+
+
+def joined_lines(parts: Sequence[Lines]) -> Lines:
+    """Stretches that follow each other as one."""
+    return Lines(
+        count=sum(part.count for part in parts),
+        metrics=tuple(metric for part in parts for metric in part.metrics),
+        broken={cause: sentence for part in reversed(parts) for cause, sentence in part.broken.items()},
+    )
+
+
+class _TooLong(Exception):
+    """The line is the placeholder of one that is too long."""
+
+
+def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
+    metrics: list[Metric] = []
+    broken: dict[str, str] = {}
+    for number, entry in enumerate(_decode(lines), first):
+        try:
+            found = metric(number, entry.decoded() if isinstance(entry, _Undecoded) else entry)
+        except _TooLong:
+            broken.setdefault(TOO_LONG, f"line {number + 1} {TOO_LONG}; report less at once")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            cause = f"no field {error}" if isinstance(error, KeyError) else str(error)
+            broken.setdefault(cause, f"line {number + 1} is no metric ({cause}): {lines[number - first][:_EXCERPT]}")
+        else:
+            if found is not None:
+                metrics.append(found)
+    return Lines(count=len(lines), metrics=tuple(metrics), broken=broken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecoded:
+    text: str
+
+    def decoded(self) -> object:
+        """The JSON value, without the byte order mark that some libraries begin a file with."""
+        return json.loads(self.text.removeprefix("\ufeff"))
+
+
+def _decode(lines: Sequence[str]) -> Sequence[object]:
+    """All lines, decoded at once (a quarter of the cost), or undecoded when that fails."""
+    try:
+        entries = json.loads(f"[{','.join(lines)}]")
+    except (ValueError, RecursionError):
+        return [_Undecoded(line) for line in lines]
+    return entries if len(entries) == len(lines) else [_Undecoded(line) for line in lines]
+
+
+def _own_metric(number: int, entry: object) -> Metric | None:
+    if entry == _NOT_READ:
+        return None
+    if not isinstance(entry, dict):
+        raise TypeError("not an object")
+    type_ = _TYPES.get(entry["type"])
+    if entry == _TOO_LONG:
+        raise _TooLong
+    if type_ is None:
+        raise ValueError("type must be intermediate or final")
+    value = entry["value"]
+    return Metric(type=type_, data=json.dumps(value), value=default_number(value), number=number)
+
+
+def _nni_metric(number: int, entry: object) -> Metric | None:
+    if not isinstance(entry, dict):
+        raise TypeError("not an object")
+    if entry["type"] == "REQUEST_PARAMETER":
+        return None  # multi-phase leftover of the old SDK: not a result
+    value, text = json.loads(entry["value"]), entry["value"]
+    data = text if text.isascii() else json.dumps(value)  # half a surrogate pair could not be stored
+    return Metric(type=MetricType(entry["type"]), data=data, value=default_number(value), number=number)

@@ -1,4 +1,7 @@
-"""Trials: one set of parameters to be evaluated, the one table that decides how a trial ends, and its end in words."""
+"""Trials: one set of parameters to be evaluated, the one table that decides how a trial ends, and its end in words.
+
+Trials that failed in the same way have the same failure key.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import NamedTuple
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.text import last_line
 from trial_runner import protocol
 
 
@@ -153,18 +157,14 @@ def explain(report: Observation, asked: StopRequest | None = None) -> str:
     if report.message:
         return report.message
     if report.signal is not None:
-        return (
-            f"killed by signal {report.signal} ({_signal_name(report.signal)}){_probable_cause(report.signal, asked)}"
-        )
+        # the manager kills trials that do not stop
+        is_foreign = report.signal == signals.SIGKILL and asked is None
+        cause = "; the manager did not send it, perhaps the system ran out of memory" if is_foreign else ""
+        return f"killed by signal {report.signal} ({_signal_name(report.signal)}){cause}"
     if report.exit_code is not None:
         return f"exit code {report.exit_code}"
-    return report.native_reason or _kind_in_words(report)
-
-
-def _kind_in_words(report: Observation) -> str:
-    """The kind of an end about which nothing else is known."""
     reason = report.cause or _REASONS.get(report.state)
-    return _WORDS[reason] if reason else report.state.value
+    return report.native_reason or (_WORDS[reason] if reason else report.state.value)
 
 
 def _signal_name(number: int) -> str:
@@ -172,12 +172,6 @@ def _signal_name(number: int) -> str:
         return signals.Signals(number).name
     except ValueError:
         return "unknown"
-
-
-def _probable_cause(number: int, asked: StopRequest | None) -> str:
-    """The probable cause of a SIGKILL that did not come from the manager, which kills trials that do not stop."""
-    is_foreign = number == signals.SIGKILL and asked is None
-    return "; the manager did not send it, perhaps the system ran out of memory" if is_foreign else ""
 
 
 _WORDS = {
@@ -230,3 +224,31 @@ def _seen(message: str, last_words: str) -> str:
         return f"{_NOT_FOUND}: the command {missing['last'] or missing['name'].strip()} was not found"
     seen = _SHELL_WORDS.get(message, message)
     return ": ".join(filter(None, (seen, last_words)))
+
+
+#: Statuses of trials that failed, by their own code or by their platform.
+FAILED_STATUSES = (TrialStatus.FAILED, TrialStatus.SYS_CANCELED)
+#: ``/data/x.csv``, ``~/x``, ``data/x``, ``C:\\x``, the part of an address after its scheme.
+_PATH = re.compile(r"(?:[A-Za-z]:\\|~?/|[\w.-]+/)[^\s'\"`,;()<>\[\]{}]*")
+#: Numbers, hexadecimal addresses, IP addresses, and names that hold a digit, as ids do.
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\w*\d\w*(?:[.:+-]*\w*\d\w*)*")
+
+
+def failure_key(status: TrialStatus, reason: Reason, report: Observation, trial_id: str) -> str:
+    """The key of an ended trial; empty for one that did not fail.
+
+    Cause, exit code or signal, and the last line of stderr (or, without one, the platform's sentence), with the trial's
+    id, numbers, paths and addresses made alike: ``USER_CODE, exit code 1: ValueError: # is no rate``.
+    """
+    if status not in FAILED_STATUSES:
+        return ""
+    how = ", ".join(filter(None, (reason.value, _code(report))))
+    line = (last_line(report.stderr_tail) or last_line(report.message)).replace(trial_id, "#")
+    words = _NUMBER.sub("#", _PATH.sub("…", line))
+    return f"{how}: {words}" if words else how
+
+
+def _code(report: Observation) -> str:
+    if report.signal is not None:
+        return f"signal {report.signal}"
+    return f"exit code {report.exit_code}" if report.exit_code is not None else ""

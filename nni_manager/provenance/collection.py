@@ -1,8 +1,12 @@
-"""All that is recorded of a new experiment, collected beside its start: nothing here delays or fails one."""
+"""All that is recorded of a new experiment, collected beside its start: nothing here delays or fails one.
+
+The Python of a caller says itself what is installed in it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import platform
 import re
 from collections.abc import Mapping
@@ -11,10 +15,55 @@ from typing import Any
 
 from nni_manager.domain.clock import now_ms
 from nni_manager.platform_kit.secret_texts import SecretTexts
-from nni_manager.provenance import python_state, repository
-from nni_manager.provenance.python_state import PythonState
-from nni_manager.provenance.repository import CodeState
+from nni_manager.provenance import child, repository
+from nni_manager.provenance.child import NoAnswer
 from trial_runner.protocol import VERSION
+
+#: Packages that are kept, and bytes of the answer.
+MOST_PACKAGES = 2000
+_MOST_BYTES = 2**20
+#: Names of folders alone: reading the metadata of hundreds of packages takes a second. Any Python 3 runs it.
+_LISTING = """\
+import json, os, sys
+found = {}
+for place in sys.path:
+    try:
+        names = sorted(os.listdir(place)) if place else []
+    except OSError:
+        names = []
+    for name in names:
+        stem, kind = os.path.splitext(name)
+        if kind in (".dist-info", ".egg-info"):
+            parts = stem.split("-")
+            found.setdefault(parts[0].replace("_", "-").lower(), parts[1] if len(parts) > 1 else "")
+version = ".".join(map(str, sys.version_info[:3]))
+print(json.dumps({"version": version, "packages": sorted(found.items())}))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonState:
+    executable: str
+    #: Empty: not known, `problem` says why.
+    version: str = ""
+    #: (name, version) in the order of names; at most `MOST_PACKAGES`. A version is empty where its folder has none.
+    packages: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+
+
+async def look_at_python(executable: str, environment: Mapping[str, str]) -> PythonState:
+    """What that Python says of itself; never raises. `environment`: with the PYTHONPATH that trials have."""
+    command = (executable, "-c", _LISTING)
+    try:
+        output = await child.read(command, directory="/", environment=environment, most=_MOST_BYTES)
+        found = json.loads(output.data.strip().splitlines()[-1])  # after what a sitecustomize prints
+        packages = tuple((str(name), str(version)) for name, version in found["packages"][:MOST_PACKAGES])
+        return PythonState(executable=executable, version=str(found["version"]), packages=packages)
+    except NoAnswer as error:
+        return PythonState(executable=executable, problem=str(error))
+    except (ValueError, LookupError, TypeError):
+        return PythonState(executable=executable, problem="it does not say what is installed in it")
+
 
 _SECRET_NAME = re.compile(r"password|passwd|secret|token|credential|_key$|^key$", re.IGNORECASE)
 _SEEDS = ("seed", "random_state")
@@ -42,21 +91,36 @@ async def collect(asked: Asked) -> dict[str, Any]:
     secrets = SecretTexts(*asked.secrets, *_secret_values(asked.environment))
     code, python = await asyncio.gather(
         repository.look(asked.code_directory, asked.environment, secrets),
-        python_state.look(asked.python, asked.environment),
+        look_at_python(asked.python, asked.environment),
     )
+    packages = [{"name": name, "version": version} for name, version in python.packages]
     return {
         "collectedMs": now_ms(),
         "host": platform.node(),
         "system": platform.platform(),
         "manager": VERSION,
         "seed": _seed(asked.tuner_arguments),
-        "python": _python(python),
-        "code": _code(code),
+        "python": {
+            "executable": python.executable,
+            "version": python.version,
+            "packages": packages,
+            "problem": python.problem,
+        },
+        "code": {
+            "directory": code.directory,
+            "commit": code.commit,
+            "branch": code.branch,
+            "remote": code.remote,
+            "diff": code.diff,
+            "isDiffCut": code.is_diff_cut,
+            "maskedValues": code.masked_values,
+            "untracked": list(code.untracked),
+            "problem": code.problem,
+        },
     }
 
 
 def _secret_values(environment: Mapping[str, str]) -> list[str]:
-    """Values of variables whose names say that they are secrets."""
     return [value for name, value in environment.items() if len(value) >= _LEAST_SECRET and _SECRET_NAME.search(name)]
 
 
@@ -64,27 +128,3 @@ def _seed(arguments: Mapping[str, Any]) -> int | None:
     """The seed that the tuner was given; None: it draws its own."""
     found = [arguments.get(name) for name in _SEEDS]
     return next((seed for seed in found if isinstance(seed, int) and not isinstance(seed, bool)), None)
-
-
-def _python(state: PythonState) -> dict[str, Any]:
-    packages = [{"name": name, "version": version} for name, version in state.packages]
-    return {
-        "executable": state.executable,
-        "version": state.version,
-        "packages": packages,
-        "problem": state.problem,
-    }
-
-
-def _code(state: CodeState) -> dict[str, Any]:
-    return {
-        "directory": state.directory,
-        "commit": state.commit,
-        "branch": state.branch,
-        "remote": state.remote,
-        "diff": state.diff,
-        "isDiffCut": state.is_diff_cut,
-        "maskedValues": state.masked_values,
-        "untracked": list(state.untracked),
-        "problem": state.problem,
-    }

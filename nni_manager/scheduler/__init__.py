@@ -6,11 +6,11 @@
 * `turns`: one turn. `inbox` collects events, `turn` runs snapshot, plan and record in one transaction, and
   `experiment_loop` carries the calls out, by `actions` and `forgetting`. `training_service` and `observer` keep one
   service connected and observe its jobs.
-* `tuning`: the tuner. `feed` makes its calls, `judging` the assessor's, `host` is its process as a child of the daemon,
-  `watched` detects silence; `process` runs there for our algorithms, `trial_runner.tuner_host` for users' classes.
+* `tuning`: the tuner. `feed` makes its calls and the assessor's, `host` is its process as a child of the daemon,
+  watched for silence; `process` runs there for our algorithms, `trial_runner.tuner_host` for users' classes.
 * `planning`: pure decisions, from a `snapshot` to `decisions`: `plan` for the experiment, `open_trial` for one trial,
   `experiment_status`, `service_choice`.
 
-Shared by the layers: `live_spec`, `changes`, `daemon_warnings` and `experiment_log`. Only this package changes a
+Shared by the layers: `changes`, with the daemon's warnings, and `experiment_log`. Only this package changes a
 trial's status. Imports: config and below.
 """

@@ -1,17 +1,159 @@
-"""The room that experiments take, and the room that is left. Both are looked at in threads, never for a trial."""
+"""The room that experiments take, and the room that is left. Both are looked at in threads, never for a trial.
+
+A disk may never answer: each question is a thread of its own, so that one which hangs keeps no other waiting and does
+not delay the daemon's end.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
+import threading
 import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from nni_manager.domain.errors import StoreUnavailable
-from nni_manager.scheduler.patient_threads import PatientThreads
-from nni_manager.store.disk_use import DiskUse, measure
+from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store.folder import Folder
+
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """Bytes on disk, as `du` counts them, and files."""
+
+    database: int
+    trials: int
+    checkpoints: int
+    #: Copies and archives of code.
+    code: int
+    logs: int
+    #: What else is in the folder.
+    other: int
+    files: int
+
+    @property
+    def total(self) -> int:
+        return self.database + self.trials + self.checkpoints + self.code + self.logs + self.other
+
+
+#: Entry of the folder → part of the use.
+_PARTS = {
+    "db": "database",
+    "trials": "trials",
+    "environments": "trials",
+    "checkpoint": "checkpoints",
+    "code": "code",
+    "log": "logs",
+}
+
+
+def measure(folder: Folder) -> DiskUse:
+    """Looks at every file: blocks for a second where there are a hundred thousand. What cannot be read counts nothing;
+    links are not followed. Never raises."""
+    found = dict.fromkeys([*_PARTS.values(), "other"], 0)
+    seen: set[tuple[int, int]] = set()
+    for name, status in _files(folder):
+        if status.st_nlink > 1 and (status.st_dev, status.st_ino) in seen:
+            continue  # a hard link takes no room of its own
+        seen.add((status.st_dev, status.st_ino))
+        found[_PARTS.get(name, "other")] += status.st_blocks * _BLOCK
+    return DiskUse(**found, files=len(seen))
+
+
+def _files(folder: Folder) -> Iterator[tuple[str, os.stat_result]]:
+    """(entry of the experiment's folder, status) of each file below it, and beside a database elsewhere."""
+    for entry in _entries(folder.path):
+        yield from ((entry.name, status) for status in _below(entry))
+    try:
+        elsewhere = folder.database.parent
+    except (OSError, StoreCorrupt):
+        return
+    if elsewhere.parent != folder.path:
+        for entry in _entries(elsewhere):
+            yield from (("db", status) for status in _below(entry))
+
+
+def _below(entry: os.DirEntry[str]) -> Iterator[os.stat_result]:
+    waiting = [entry]
+    while waiting:
+        one = waiting.pop()
+        try:
+            if one.is_dir(follow_symlinks=False):
+                waiting += _entries(one.path)
+            else:
+                yield one.stat(follow_symlinks=False)
+        except OSError:  # removed meanwhile
+            continue
+
+
+def _entries(path: str | Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+T = TypeVar("T")
+Name = TypeVar("Name", bound=Hashable)
+
+
+class PatientThreads(Generic[Name, T]):
+    """At most one thread for each name, and `most` in all. Used from one event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._asked: dict[Name, asyncio.Task[T]] = {}
+        self._turns = asyncio.Semaphore(most)
+
+    async def ask(self, name: Name, function: Callable[[], T], within_s: float) -> T:
+        """What the function returns or raises. Raises TimeoutError; the thread goes on, and the next question about the
+        name waits for the same one."""
+        task = self._asked.get(name)
+        if task is None:
+            task = self._asked[name] = asyncio.create_task(self._in_turn(function), name=f"disk {name}")
+            task.add_done_callback(partial(self._forget, name))
+        done, _ = await asyncio.wait({task}, timeout=within_s)
+        if not done:
+            raise TimeoutError(errno.ETIMEDOUT, f"no answer within {within_s:g} s")
+        return task.result()
+
+    def _forget(self, name: Name, task: asyncio.Task[T]) -> None:
+        del self._asked[name]
+        if not task.cancelled():
+            task.exception()  # known, though the question may have been given up
+
+    async def _in_turn(self, function: Callable[[], T]) -> T:
+        async with self._turns:
+            return await _in_thread(function)
+
+
+def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Unlike a pool's, the thread is not waited for when the process ends."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def work() -> None:
+        try:
+            tell = partial(_set, answer.set_result, function())
+        except Exception as error:
+            tell = partial(_set, answer.set_exception, error)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell)
+
+    def _set(put: Callable[[Any], None], value: Any) -> None:
+        if not answer.done():
+            put(value)
+
+    threading.Thread(target=work, name="disk", daemon=True).start()
+    return answer
+
 
 _MIB = 2**20
 _GIB = 2**30

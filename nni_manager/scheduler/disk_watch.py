@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nni_manager.domain.experiment import ExperimentWarning
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 

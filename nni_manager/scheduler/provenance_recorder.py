@@ -46,21 +46,18 @@ class ProvenanceRecorder:
             await asyncio.wait(tasks)
 
     async def _record(self, submission: Submission) -> None:
-        given = submission.provenance
+        spec = submission.spec
+        asked = Asked(
+            code_directory=spec.trial_code_directory,
+            python=submission.interpreter or sys.executable,
+            environment=submission.environment,
+            secrets=tuple(submission.secrets.values()),
+            tuner_arguments=spec.tuner.class_args,
+        )
         try:
-            await self._write(submission.id, await collect(_asked(submission)) if given is None else given)
+            given = submission.provenance
+            await self._write(submission.id, await collect(asked) if given is None else given)
         except NniManagerError as error:
             log.info("what is needed to repeat experiment %s is not recorded: %s", submission.id, error)
         except Exception:
             log.exception("what is needed to repeat experiment %s is not recorded", submission.id)
-
-
-def _asked(submission: Submission) -> Asked:
-    spec = submission.spec
-    return Asked(
-        code_directory=spec.trial_code_directory,
-        python=submission.interpreter or sys.executable,
-        environment=submission.environment,
-        secrets=tuple(submission.secrets.values()),
-        tuner_arguments=spec.tuner.class_args,
-    )

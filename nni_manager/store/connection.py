@@ -38,7 +38,9 @@ def connect(path: Path) -> Connection:
 
 def connect_readonly(path: Path) -> Connection:
     """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened."""
-    _require_file(path)
+    with suppress(OSError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
     try:
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
@@ -59,14 +61,6 @@ def tidy(path: Path) -> None:
                 connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the last connection removes it on close
             finally:
                 connection.close()
-
-
-def _require_file(path: Path) -> None:
-    """Raises StoreCorrupt for a path that is not a regular file: opening a pipe would block. A missing file is left to
-    SQLite."""
-    with suppress(OSError):
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
 
 
 def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:

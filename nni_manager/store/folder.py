@@ -1,4 +1,4 @@
-"""An experiment's folder: its paths, its creation and removal, and network file systems."""
+"""An experiment's folder: its paths, its creation and removal, its owner, and network file systems."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreUnavailable
+from nni_manager.domain.errors import AlreadyOwned, NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit import registry
 from nni_manager.store import private
 from trial_runner.wire import foreign_files, removal
+from trial_runner.wire.descriptors import try_lock
 from trial_runner.wire.foreign_files import NotRegular
 
 #: The kernel's table: device, mount point and type a line; see fstab(5).
@@ -46,7 +47,7 @@ _NETWORK_FILE_SYSTEMS = (
 def is_on_network(path: Path) -> bool:
     """Whether `path` lies on a network file system, which other machines may write."""
     real = os.path.realpath(path)
-    below = [(point, kind) for point, kind in _mounted() if _is_below(real, point)]
+    below = [(point, kind) for point, kind in _mounted() if f"{real}/".startswith(point.rstrip("/") + "/")]
     # of two mounts on one point, the later covers the earlier
     return bool(below) and max(reversed(below), key=lambda mount: len(mount[0]))[1] in _NETWORK_FILE_SYSTEMS
 
@@ -63,10 +64,6 @@ def _mounted() -> list[tuple[str, str]]:
 def _text(field: bytes) -> str:
     """Decodes a field, in which blanks and backslashes are octal escapes."""
     return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
-
-
-def _is_below(path: str, mount: str) -> bool:
-    return path == mount or path.startswith(mount.rstrip("/") + "/")
 
 
 #: Below the data directory: databases of folders on network file systems.
@@ -204,3 +201,33 @@ class Folder:
 
     def attempt(self, directory_name: str) -> Path:
         return self.trials / directory_name
+
+
+class Ownership:
+    """Holds the lock file `path` until `release`. Raises AlreadyOwned, naming the holder's process, and OSError."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if not try_lock(self._file):
+            holder = os.read(self._file, 32).decode(errors="replace").strip()
+            os.close(self._file)
+            raise AlreadyOwned(f"{what} is in use by process {holder or 'unknown'}")
+        os.truncate(self._file, 0)
+        os.write(self._file, f"{os.getpid()}\n".encode())
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the lock file is still at its path; its folder may have been moved, deleted or replaced."""
+        try:
+            return os.path.samestat(os.fstat(self._file), os.stat(self.path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # the disk does not answer now
+            return True
+
+    def release(self) -> None:
+        """Releases the lock. Idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

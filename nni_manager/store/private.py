@@ -118,7 +118,8 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
     """A durable transaction; overwritten values are erased from the file (`secure_delete`)."""
     if not _is_there(path):
-        _make(path)
+        with _said(path), suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
     with _opened(path) as connection:
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("BEGIN IMMEDIATE")
@@ -151,12 +152,6 @@ def _is_there(path: Path) -> bool:
         if found.st_mode & 0o077 and found.st_uid == os.geteuid():
             path.chmod(_MODE)
         return True
-
-
-def _make(path: Path) -> None:
-    """Creates an empty file with mode 0600, which SQLite also gives its journal. Quiet if it exists by now."""
-    with _said(path), suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
 
 
 @contextmanager

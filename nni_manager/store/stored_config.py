@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.direction import direction_of
 from nni_manager.domain.errors import StoreCorrupt
-from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.objectives.goals import Goals
+from nni_manager.domain.metrics import OptimizeMode, direction_of
+from nni_manager.domain.objectives import Goals
 from nni_manager.domain.service import NAME, service_names, without_name
 
 

@@ -6,14 +6,12 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.direction import direction_of
 from nni_manager.domain.evidence import RunnerExit
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, NeedlessCheckpoint, StoredState
 from nni_manager.domain.job import JobState
-from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.stored_state import NeedlessCheckpoint, StoredState
+from nni_manager.domain.metrics import OptimizeMode, direction_of
 from nni_manager.domain.trial import OpenTrial
-from nni_manager.store.experiment import checkpoints, experiments, jobs, missed_jobs, runners, services, trials
+from nni_manager.store.experiment import experiments, jobs, runners, services, trials
 from trial_runner import protocol
 
 
@@ -37,16 +35,20 @@ def load(
     few = experiment.ended_trials < first_ended
     holds = {name: row.hold for name, row in services.load(connection).items()}
     away = [name for name, is_ready in ready.items() if not is_ready or holds.get(name) is not None]
+    in_play = sum(trial.job is not None and not trial.job.has_ended for trial in open_trials)
+    # their submission failed, or its result was lost with a process
+    without_handle = {trial.job.job_name for trial in open_trials if trial.job is not None and trial.job.handle is None}
+    tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
     return StoredState(
         experiment=experiment,
         holds=holds,
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in failed},
-        offsets={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, submitting)},
+        offsets={name: jobs.offsets(connection, name) for name in without_handle - set(submitting)},
         missing=dict(_missing(connection, open_trials)),
-        left=_left(connection, open_trials),
+        left={id_: service for id_ in tried if (service := jobs.leftover_service(connection, id_)) is not None},
         missed=_missed(connection, open_trials),
-        fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, proposals, open_trials)),
+        fresh_ids=trials.fresh_ids(connection, min(proposals, max(0, spec.trial_concurrency - in_play))),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1),
         failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
@@ -66,13 +68,8 @@ def _needless(
         return ()
     maximize = direction_of(spec.canonical) is OptimizeMode.MAXIMIZE
     return tuple(
-        checkpoints.needless(connection, spec.kept_checkpoints, maximize=maximize, at_work=removing, away=away)
+        trials.needless_checkpoints(connection, spec.kept_checkpoints, maximize=maximize, at_work=removing, away=away)
     )
-
-
-def _most_new_trials(spec: ExperimentSpec, proposals: int, open_trials: Iterable[OpenTrial]) -> int:
-    in_play = sum(trial.job is not None and not trial.job.has_ended for trial in open_trials)
-    return min(proposals, max(0, spec.trial_concurrency - in_play))
 
 
 def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
@@ -81,23 +78,10 @@ def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
     return attempt.has_ended and (attempt.runner_exit is not None or attempt.state != JobState.SUCCEEDED)
 
 
-def _without_handle(open_trials: Iterable[OpenTrial], submitting: Collection[str]) -> Iterator[str]:
-    """Names of jobs without a stored handle: their submission failed, or its result was lost with a process."""
-    for trial in open_trials:
-        if trial.job is not None and trial.job.handle is None and trial.job.job_name not in submitting:
-            yield trial.job.job_name
-
-
-def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, str]:
-    """Trial → service on which an earlier job may still run, after a stop that did not reach it and a resume."""
-    tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
-    return {id_: service for id_ in tried if (service := jobs.leftover_service(connection, id_)) is not None}
-
-
 def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Attempt, ...]]:
     found: dict[str, tuple[Attempt, ...]] = {}
     if any(trial.attempt > 1 for trial in open_trials):
-        for one in missed_jobs.missed(connection):
+        for one in jobs.missed(connection):
             found[one.trial_id] = (*found.get(one.trial_id, ()), one)
     return found
 

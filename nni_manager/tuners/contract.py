@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.objectives.goals import Goals
+from nni_manager.domain.objectives import Goals
 from nni_manager.domain.space.parameters import ParameterSource
 from nni_manager.domain.trial import TrialStatus
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
-from nni_manager.domain.objectives.goals import Worth
+from nni_manager.domain.objectives import Worth
 from nni_manager.tuners.optuna_objectives import ObjectivesTuner, constraints_of
 from nni_manager.tuners.optuna_tpe import TpeArguments, sampler_options
 

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.domain.objectives.goals import Goals, Worth
+from nni_manager.domain.objectives import Goals, Worth
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from nni_manager.domain.objectives.goals import Goals
+from nni_manager.domain.objectives import Goals
 from nni_manager.domain.space.search_space import SearchSpace, parse
 from nni_manager.tuners.contract import Data, Result, Tuner
 

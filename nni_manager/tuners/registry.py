@@ -10,7 +10,7 @@ from dataclasses import replace
 from nni_manager.domain.algorithm import Algorithm, Catalogue, NniAlgorithm
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
-from nni_manager.domain.objectives.goals import Goals
+from nni_manager.domain.objectives import Goals
 from nni_manager.tuners.contract import Tuner
 
 CATALOGUE = Catalogue(

@@ -16,7 +16,7 @@ from nni_manager.analysis.query import Query
 from nni_manager.config import experiment_file
 from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError
-from nni_manager.store.experiment import provenance
+from nni_manager.store.experiment import experiments
 from nni_manager.web import formats
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import ask, context_of, experiment_id, form_of, to_experiment
@@ -82,7 +82,7 @@ class Change:
 async def _config(request: Request) -> Response:
     config, dimensions = await _masked(request), await _dimensions(request)
     settings = {name: value for name, value in config.items() if name != _SPACE}
-    record = await context_of(request).service.read(experiment_id(request), provenance.load)
+    record = await context_of(request).service.read(experiment_id(request), experiments.provenance)
     return await render_tab(
         request, "config.html", tab="config", settings=list(lines(settings)), dimensions=dimensions, origin=record
     )

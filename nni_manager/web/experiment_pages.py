@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
-from nni_manager.domain.failure import FAILED_STATUSES
 from nni_manager.domain.service import ServiceStatus
+from nni_manager.domain.trial import FAILED_STATUSES
 from nni_manager.store.index.overview import Overview
 from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import shown_experiments

@@ -18,10 +18,10 @@ from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.machines.ssh.address import Address
-from nni_manager.scheduler.experiments.about import service_map
-from nni_manager.scheduler.experiments.about.service_map import ServiceState
+from nni_manager.scheduler.experiments import service_map
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.service_map import ServiceState
 from nni_manager.web import shown_experiments
 from nni_manager.web.rendering import context_of, experiment_id, form_of, is_on_endpoint, redirect, render
 from nni_manager.web.shared_pages import of_all, shared

@@ -111,7 +111,7 @@ def experiment_id(request: Request) -> str:
 
 
 def is_on_endpoint(request: Request) -> bool:
-    """Whether the request came through an experiment's endpoint (`app.listening.endpoint_application`)."""
+    """Whether the request came through an experiment's endpoint (`app.listening.endpoints`)."""
     return "nni_experiment" in request.scope.get("state", {})
 
 

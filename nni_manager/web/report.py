@@ -23,7 +23,7 @@ from nni_manager.analysis.service import Analysis
 from nni_manager.config.secrets import mask
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.store.experiment import provenance
+from nni_manager.store.experiment import experiments
 from nni_manager.web import config_page, shown_experiments, static_files
 from nni_manager.web.rendering import PagesContext, environment
 from nni_manager.web.shown_experiments import ShownExperiment
@@ -67,7 +67,7 @@ async def _contents(context: PagesContext, id: str) -> _Contents:
         failures=await with_examples(context, id, failures["groups"][:_MOST_FAILURES]),
         failed=(failures["failed"], len(failures["groups"])),
         config=mask(shown.overview.config),
-        origin=await context.service.read(id, provenance.load),
+        origin=await context.service.read(id, experiments.provenance),
         answers=answers,
     )
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from nni_manager.config.reading.scalars import seconds
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.failure import FAILED_STATUSES
-from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.connection import Connection
-from nni_manager.store.experiment import recent
-from nni_manager.store.experiment.recent import Waiting
+from nni_manager.store.experiment import trial_reads
+from nni_manager.store.experiment.trial_reads import Waiting
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
@@ -153,15 +152,15 @@ def progress_of(connection: Connection, found: Overview, now_ms: int) -> Progres
     ended = sum(count for status, count in found.counts.items() if status not in OPEN_STATUSES)
     most = found.config.get("maxTrialNumber")
     is_active = found.row.is_counting and found.hold is None
-    rate = per_minute(recent.ends(connection, _RECENT), now_ms) if is_active else None
+    rate = per_minute(trial_reads.ends(connection, _RECENT), now_ms) if is_active else None
     return Progress(
         ended=ended,
         running=found.counts.get(TrialStatus.RUNNING, 0) + found.counts.get(TrialStatus.UNKNOWN, 0),
         most=most,
         per_minute=rate,
         left_ms=_left_ms(found, ended, most, rate) if is_active else None,
-        changed_ms=recent.changed_ms(connection),
-        waiting=recent.waiting(connection),
+        changed_ms=trial_reads.changed_ms(connection),
+        waiting=trial_reads.waiting(connection),
     )
 
 

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError
-from nni_manager.scheduler.tensorboard import log_folders
+from nni_manager.scheduler.tensorboard import folders
 from nni_manager.store.connection import Connection
-from nni_manager.store.experiment import one_trial
+from nni_manager.store.experiment import trial_reads
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of, to_experiment
 from nni_manager.web.shared_pages import of_experiment, shared
@@ -68,8 +68,8 @@ def _numbers(text: str) -> list[int]:
 def _ids(connection: Connection, numbers: list[int]) -> list[str]:
     """Raises NotFound."""
     if numbers:
-        return [one_trial.id_of(connection, number) for number in numbers]
-    return log_folders.newest(connection, _NEWEST)
+        return [trial_reads.id_of(connection, number) for number in numbers]
+    return folders.newest_trials(connection, _NEWEST)
 
 
 _HERE = "/experiments/{id}/tensorboard"

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.objectives.goals import Goals
-from nni_manager.domain.objectives.pareto import extended
+from nni_manager.domain.objectives import Goals, extended_set
 from tests.live_daemon import Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -64,7 +63,7 @@ def _best(daemon: Daemon, id_: str) -> list[str]:
     """The Pareto set of all results, in the API's order."""
     goals = Goals.of(OBJECTIVES, CONSTRAINTS)
     results = ((trial["id"], goals.judge(json.loads(trial["finalResult"]))) for trial in daemon.trials(id_))
-    return [trial for trial, _ in extended([], [(trial, worth) for trial, worth in results if worth is not None])]
+    return [trial for trial, _ in extended_set([], [(trial, worth) for trial, worth in results if worth is not None])]
 
 
 def _exported_by_command(daemon: Daemon, id_: str, file: Path) -> set[str]:

@@ -13,14 +13,13 @@ from typing import Any
 from nni_manager.analysis.columns.kept_experiments import KeptExperiments
 from nni_manager.analysis.worker import respond
 from nni_manager.domain.attempt import Attempt, Observation
-from nni_manager.domain.failure import failure_key
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial import TrialStatus, failure_key
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import jobs, metrics, trials
 from nni_manager.store.migrate import migrate

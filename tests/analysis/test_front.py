@@ -12,8 +12,8 @@ from nni_manager.analysis.answers import pareto as answers
 from nni_manager.analysis.answers import pareto as module
 from nni_manager.analysis.answers.pareto import Front
 from nni_manager.analysis.columns.column import Floats, Integers, Mask
-from nni_manager.domain.objectives import pareto
-from nni_manager.domain.objectives.goals import Worth, parse_constraint
+from nni_manager.domain import objectives
+from nni_manager.domain.objectives import Worth, parse_constraint
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +30,7 @@ def expected(losses: Floats, violation: Floats, usable: Mask) -> set[int]:
         (position, Worth(losses=tuple(losses[position].tolist()), violations=(float(violation[position]),)))
         for position in np.flatnonzero(usable).tolist()
     ]
-    return {position for position, _ in pareto.extended([], results)}
+    return {position for position, _ in objectives.extended_set([], results)}
 
 
 @pytest.mark.parametrize("objectives", [1, 2, 3, 4])

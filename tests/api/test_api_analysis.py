@@ -10,7 +10,7 @@ import pytest
 from nni_manager.analysis.questions import QUESTIONS
 from nni_manager.api.analysis import Question
 from nni_manager.api.application import create_api
-from nni_manager.app.listening.endpoint_application import EndpointParts
+from nni_manager.app.listening.endpoints import EndpointParts
 from nni_manager.domain.endpoint import Endpoint
 from tests.api.test_api_experiments import create
 from tests.api.world import World

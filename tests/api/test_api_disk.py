@@ -12,9 +12,8 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentWarning
 from nni_manager.scheduler import disk as module
-from nni_manager.scheduler.disk import Disk
+from nni_manager.scheduler.disk import Disk, DiskUse, measure
 from nni_manager.scheduler.disk_watch import CODE, DiskWatch
-from nni_manager.store.disk_use import DiskUse, measure
 from nni_manager.store.folder import Folder
 from tests.api.world import World
 

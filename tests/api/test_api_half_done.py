@@ -13,9 +13,8 @@ import pytest
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.experiments import launcher
-from nni_manager.store.folder import Folder
+from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.index import index
-from nni_manager.store.ownership import Ownership
 from tests.api.world import World, config
 
 pytestmark = pytest.mark.unit

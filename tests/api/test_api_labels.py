@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store.index import index, labels_file
-from nni_manager.store.index.labels import Labels
+from nni_manager.store.index import index
+from nni_manager.store.index.labels import FILE, Labels, read_labels
 from tests.api.test_api_experiments import EXPERIMENTS, create
 from tests.api.world import World
 
@@ -39,7 +39,7 @@ async def test_labels_are_stored_and_shown(api: httpx.AsyncClient, world: World,
     for found in (answer.json(), (await api.get(EXPERIMENTS)).json()["experiments"][0]):
         assert {name: found[name] for name in GIVEN} == GIVEN
     folder = (await world.service.entry(id_)).folder
-    assert labels_file.read(folder.path).tags == ("paper", "gpu"), "an index made anew has them again"
+    assert read_labels(folder.path).tags == ("paper", "gpu"), "an index made anew has them again"
     entry = await asyncio.to_thread(index.read_folder, folder)
     assert entry.labels.is_archived and entry.labels.notes == "more data\nagain"
 
@@ -107,7 +107,7 @@ async def test_labels_of_a_folder_that_is_gone_are_refused(api: httpx.AsyncClien
 def test_what_cannot_be_read_is_no_label(world: World) -> None:
     folder = world.data / "some"
     folder.mkdir()
-    assert labels_file.read(folder) == Labels()
+    assert read_labels(folder) == Labels()
     for text in ("not json", "[]", '{"tags": 3}'):
-        (folder / labels_file.FILE).write_text(text)
-        assert labels_file.read(folder) == Labels()
+        (folder / FILE).write_text(text)
+        assert read_labels(folder) == Labels()

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import NotFound, PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.scheduler.turns import job_logs
+from nni_manager.scheduler.turns import forgetting
 from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
 from tests.api.world import World
 
@@ -69,7 +69,7 @@ async def test_nni_routes_read_through_the_service(api: httpx.AsyncClient, world
 
 
 async def test_last_attempt_log_is_kept(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_logs, "KEPT_BYTES", 4)
+    monkeypatch.setattr(forgetting, "KEPT_BYTES", 4)
     id_, logs, job = await running(api, world)
     Acted.made["local"].tell(job, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9))
     await shown(api, id_, lambda one: one["counts"] == {"SUCCEEDED": 1})
@@ -92,7 +92,7 @@ async def test_local_log_is_not_overwritten(api: httpx.AsyncClient, world: World
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 1000])
 async def test_the_size_of_a_log_is_found(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_logs, "KEPT_BYTES", 4)
+    monkeypatch.setattr(forgetting, "KEPT_BYTES", 4)
     asked = 0
 
     async def read_file(_handle: JobHandle, _name: str, offset: int, limit: int) -> bytes:
@@ -102,5 +102,5 @@ async def test_the_size_of_a_log_is_found(length: int, monkeypatch: pytest.Monke
         return bytes(length)[start : start + limit]
 
     handle = JobHandle(platform="far", version=1, job_name="j")
-    assert await job_logs.size(handle, "stdout", read_file) == length
+    assert await forgetting.log_size(handle, "stdout", read_file) == length
     assert asked <= 22 and (length >= 4 or asked == 1)

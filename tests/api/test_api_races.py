@@ -18,9 +18,8 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import supervisor
 from nni_manager.store.experiment import experiments
-from nni_manager.store.folder import Folder
+from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.index import index
-from nni_manager.store.ownership import Ownership
 from tests.api.world import World
 from tests.scheduler.fake_endpoints import FakeEndpoints
 

@@ -18,7 +18,7 @@ from nni_manager.api.runners import trial_listener
 from nni_manager.api.runners.trial_listener import BODY_LIMIT, TrialListener
 from nni_manager.api.runners.trial_posts import MOST_BODIES, SMALL_BYTES, Room
 from nni_manager.domain.errors import TooBusy
-from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
+from nni_manager.scheduler.experiments.runner_reports import RunnerIdentity
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 from trial_runner import protocol
 

@@ -19,10 +19,10 @@ from nni_manager.api.runners import trial_listener
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.scheduler.experiments.runner_reports import RunnerReports
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 from nni_manager.store import migrate
-from nni_manager.store.experiment import tallies
-from nni_manager.store.experiment.tallies import TrialTally
+from nni_manager.store.experiment import trial_reads
+from nni_manager.store.experiment.trial_reads import TrialTally
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -218,12 +218,12 @@ def test_ends_are_counted_once(tmp_path: Path) -> None:
     migrate.migrate(path, "experiment")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         _fill(connection, 1, 2_000)
-        first = tallies.count(connection, TrialTally())
+        first = trial_reads.tally(connection, TrialTally())
         assert (first.told, first.by_status["SUCCEEDED"], first.by_status["RUNNING"]) == (2_000, 2_000, 1)
         _fill(connection, 2_001, 2_003)
         steps = Counter[str]()
         connection.set_progress_handler(lambda: steps.update(["some"]), 100)
-        second = tallies.count(connection, first)
+        second = trial_reads.tally(connection, first)
         connection.set_progress_handler(None, 0)
     assert (second.told, second.by_status["SUCCEEDED"], second.by_status["RUNNING"]) == (2_003, 2_003, 1)
     assert sum(second.by_status.values()) == 2_004

@@ -115,7 +115,7 @@ async def test_one_without_a_browser_ends(
     api: httpx.AsyncClient, boards: TensorBoards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, idle = await start(api, "good1"), await start(api, "nannn")
-    monkeypatch.setattr(module.ports, "connected", lambda: {kept["port"]})
+    monkeypatch.setattr(module, "connected_ports", lambda: {kept["port"]})
     boards._used_s[idle["id"]] -= 3601
     boards._used_s[kept["id"]] -= 3601
     await boards.look()
@@ -157,7 +157,7 @@ async def test_look_leaves_one_that_starts(
 async def test_look_goes_on_where_another_is_stopped_meanwhile(
     api: httpx.AsyncClient, boards: TensorBoards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.ports, "connected", set)
+    monkeypatch.setattr(module, "connected_ports", set)
     first, second = await start(api, "good1"), await start(api, "nannn")
     boards._used_s[first["id"]] -= 3601
     close, other = boards.get("seeded", first["id"]).close, boards.get("seeded", second["id"])
@@ -175,11 +175,11 @@ async def test_connection_is_seen(api: httpx.AsyncClient, boards: TensorBoards) 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    assert port not in module.ports.connected()
+    assert port not in module.connected_ports()
     found = (await api.post(API, json={"trials": ["good1"], "port": port})).json()
     async with httpx.AsyncClient(trust_env=False) as client:
         await client.get(found["url"])
-        assert found["port"] in module.ports.connected()
+        assert found["port"] in module.connected_ports()
 
 
 async def test_port_that_was_taken_meanwhile_costs_nothing(
@@ -188,8 +188,8 @@ async def test_port_that_was_taken_meanwhile_costs_nothing(
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        port, free = other.getsockname()[1], module.ports.free
-        monkeypatch.setattr(module.ports, "free", lambda taken, wanted: free(taken, wanted) if port in taken else port)
+        port, free = other.getsockname()[1], module.free_port
+        monkeypatch.setattr(module, "free_port", lambda taken, wanted: free(taken, wanted) if port in taken else port)
         assert (await start(api))["port"] != port
 
 

@@ -41,11 +41,11 @@ from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
-from nni_manager.scheduler.experiments import build
+from nni_manager.scheduler.changes import DaemonWarnings
+from nni_manager.scheduler.experiments import services
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.leftovers import Leftovers
-from nni_manager.scheduler.experiments.shared_parts import SharedParts
+from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.store import migrate
@@ -218,7 +218,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     monkeypatch.setattr(registry, "adapter_of", lambda _platform: MemoryPlatform)
     monkeypatch.setattr(admission, "check", lambda _spec: None)
     monkeypatch.setattr(admission, "check_platforms", lambda _spec: None)
-    monkeypatch.setattr(build, "TunerFeed", SilentFeed)
+    monkeypatch.setattr(services, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
     data, code = folder / "data", folder / "code"
     data.mkdir()

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from nni_manager import __version__
-from nni_manager.app.doctor import config_file, data_directory, examination, installation, ports, running_daemon
-from nni_manager.app.doctor import keeper as keeper_look
+from nni_manager.app.doctor import config_file, daemon_and_keeper, data_directory, examination, installation, ports
+from nni_manager.app.doctor import daemon_and_keeper as keeper_look
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, ok
 from nni_manager.config import registered_algorithms
 from nni_manager.config.registered_algorithms import Registered
@@ -139,7 +139,7 @@ def test_free_space(
 
 
 def test_no_daemon(tmp_path: Path) -> None:
-    (found,) = running_daemon.look(tmp_path)
+    (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
     assert found.verdict is CheckOutcome.OK and "none runs" in found.sentence
     assert list(tmp_path.iterdir()) == []
 
@@ -147,24 +147,24 @@ def test_no_daemon(tmp_path: Path) -> None:
 def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
     pointer = {"socket": str(tmp_path / "gone.sock"), "pid": 1, "version": __version__}
     (tmp_path / "control.json").write_text(json.dumps(pointer))
-    (found,) = running_daemon.look(tmp_path)
+    (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
     assert found.verdict is CheckOutcome.WARN and "start it again" in found.advice
 
 
 def test_a_daemon_that_cannot_be_reached(tmp_path: Path) -> None:
     with locked(tmp_path / "daemon.lock"):
-        (found,) = running_daemon.look(tmp_path)
+        (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
     assert found.verdict is CheckOutcome.FAIL and "4242" in found.sentence
 
 
 def test_a_daemon_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"pid": 7, "version": "0.1.0", "experiments": 2}
-    monkeypatch.setattr(running_daemon.address, "find", lambda path: object())
-    monkeypatch.setattr(running_daemon.ManagerClient, "daemon", lambda client: known)
-    (found,) = running_daemon.look(tmp_path)
+    monkeypatch.setattr(daemon_and_keeper.address, "find", lambda path: object())
+    monkeypatch.setattr(daemon_and_keeper.ManagerClient, "daemon", lambda client: known)
+    (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
     assert found.verdict is CheckOutcome.WARN and "0.1.0" in found.sentence and __version__ in found.sentence
     known["version"] = __version__
-    (found,) = running_daemon.look(tmp_path)
+    (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
     assert found.verdict is CheckOutcome.OK
 
 
@@ -189,7 +189,7 @@ def test_a_free_port_stays_free(tmp_path: Path) -> None:
 
 
 def test_the_daemons_own_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_daemon, "open_ports", lambda path: {8080: "service", 8081: "trials"})
+    monkeypatch.setattr(daemon_and_keeper, "open_ports", lambda path: {8080: "service", 8081: "trials"})
     found = by_check(ports.look(Settings(data_dir=tmp_path)))
     assert found["service port"].sentence == "8080 is open: the service listener of the running daemon"
     assert "trials" in found["trial port"].sentence and "endpoint port" not in found
@@ -264,7 +264,7 @@ def test_a_keeper_that_does_not_start(tmp_path: Path, monkeypatch: pytest.Monkey
 
     tried: list[Path] = []
     monkeypatch.setattr(keeper_look, "_facts", fail)
-    (found,) = keeper_look.look(tmp_path)
+    (found,) = keeper_look.look_at_keeper(tmp_path)
     assert found.verdict is CheckOutcome.FAIL and "Permission denied" in found.sentence
     assert not tried[0].exists()
 
@@ -278,7 +278,7 @@ def test_keeper_without_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(keeper_look, "_ANSWER_AT_WORK_S", 0.3)
     (tmp_path / "keeper").mkdir()
     with locked(tmp_path / "keeper" / "keeper.lock"):
-        starts, trials = keeper_look.look(tmp_path)
+        starts, trials = keeper_look.look_at_keeper(tmp_path)
         assert "2 processors, 8.0 GiB of memory, load 0.5" in starts.sentence
         assert (
             trials.verdict is CheckOutcome.FAIL
@@ -286,7 +286,7 @@ def test_keeper_without_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             and "not answer" in trials.sentence
         )
         with locked(tmp_path / "daemon.lock"):
-            assert len(list(keeper_look.look(tmp_path))) == 1
+            assert len(list(keeper_look.look_at_keeper(tmp_path))) == 1
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -299,7 +299,7 @@ def test_the_keeper_at_work_is_asked_itself(tmp_path: Path, monkeypatch: pytest.
         client.close()
         assert running.process is not None
         os.kill(running.process.pid, signal.SIGCONT if answers else signal.SIGSTOP)
-        _, found = keeper_look.look(running.directory)
+        _, found = keeper_look.look_at_keeper(running.directory)
         os.kill(running.process.pid, signal.SIGCONT)
     assert found.verdict is (CheckOutcome.WARN if answers else CheckOutcome.FAIL)
     assert str(running.process.pid) in found.sentence
@@ -393,7 +393,7 @@ def test_failing_check_hides_no_other(tmp_path: Path, monkeypatch: pytest.Monkey
         yield
 
     monkeypatch.setattr(data_directory, "look", fail)
-    monkeypatch.setattr(keeper_look, "look", lambda path: iter(()))
+    monkeypatch.setattr(keeper_look, "look_at_keeper", lambda path: iter(()))
     monkeypatch.setattr(installation, "look_at_algorithms", lambda: iter(()))
     found = by_check(examination.examine(tmp_path, {}))
     assert (

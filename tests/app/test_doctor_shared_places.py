@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.app.doctor import shared_places
+from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome
 from nni_manager.config import experiment_file
 from nni_manager.store.folder import Folder
@@ -42,12 +42,12 @@ def data(tmp_path: Path) -> Path:
 
 
 def looked(data: Path, **environment: str) -> dict[str, CheckFinding]:
-    return {one.check: one for one in shared_places.look(data, environment)}
+    return {one.check: one for one in data_directory.look_at_shared_places(data, environment)}
 
 
 def of_file(path: Path) -> list[str]:
     reading = experiment_file.read_file(path, environment={})
-    return [f"{one.sentence}; {one.advice}" for one in shared_places.look_at_file(path, reading.spec, reading.secrets)]
+    return [f"{one.sentence}; {one.advice}" for one in data_directory.look_at_file(path, reading.spec, reading.secrets)]
 
 
 @pytest.mark.parametrize(("mask", "verdict"), [(0o000, CheckOutcome.WARN), (0o002, CheckOutcome.WARN), (0o022, "OK")])
@@ -148,9 +148,9 @@ def test_storage_of_containers_that_others_write(tmp_path: Path, section: str) -
     path.write_text(CONFIG + f"trainingService: {section}\n".replace("HERE", str(point)))
     path.chmod(0o600)
     reading = experiment_file.read_file(path, environment={"P": "s3cret"})
-    found = [one.sentence for one in shared_places.look_at_file(path, reading.spec, reading.secrets)]
+    found = [one.sentence for one in data_directory.look_at_file(path, reading.spec, reading.secrets)]
     for folder, sentence in zip((point, point / "nni"), found, strict=True):
         assert f"every user may replace what lies in {folder}:" in sentence
     for folder in (point, point / "nni"):
         folder.chmod(0o1777)
-    assert list(shared_places.look_at_file(path, reading.spec, reading.secrets)) == []
+    assert list(data_directory.look_at_file(path, reading.spec, reading.secrets)) == []

@@ -14,8 +14,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.app.listening.endpoint_application import EndpointParts
-from nni_manager.app.listening.endpoints import EndpointSockets
+from nni_manager.app.listening.endpoints import EndpointParts, EndpointSockets
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import reserve
 from nni_manager.config.settings import Settings

@@ -16,7 +16,7 @@ from nni_manager.app.listening.trial_tls import TrialTls
 from nni_manager.config.settings import Settings
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.turns.trial_listener import runner_environment
 from tests.app.test_trial_listener_socket import opened
 from tests.certificates import Authority

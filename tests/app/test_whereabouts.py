@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from nni_manager.app.daemon_address import DaemonAddress
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.client.address import POINTER_FILE
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 from trial_runner.wire import foreign_files
 
 pytestmark = pytest.mark.acceptance

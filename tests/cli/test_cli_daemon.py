@@ -16,7 +16,7 @@ from nni_manager.client import daemon
 from nni_manager.client.address import Address
 from nni_manager.client.data_directory import make_data_directory
 from nni_manager.domain.errors import InvalidInput, NniManagerError
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 from tests.left_children import reaped
 
 pytestmark = pytest.mark.acceptance

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.direction import direction_of, is_said, must_say
-from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.metrics import OptimizeMode, direction_of, is_said, must_say
 from nni_manager.store.stored_config import maximizes
 from nni_manager.tuners.registry import CATALOGUE
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.failure import failure_key
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import TrialStatus, reason_in_words
+from nni_manager.domain.trial import TrialStatus, failure_key, reason_in_words
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nni_manager.domain.objectives.goals import Goals, Worth, parse_constraint
-from nni_manager.domain.objectives.pareto import extended
+from nni_manager.domain.objectives import Goals, Worth, extended_set, parse_constraint
 
 pytestmark = pytest.mark.unit
 
@@ -108,6 +107,6 @@ def test_the_set_is_what_a_comparison_of_all_with_all_finds(data: st.DataObject,
     rivals = [(number, one) for number, one in results if one.violation == least]
     expected = {n for n, one in rivals if not any(dominates(other.losses, one.losses) for _, other in rivals)}
     cut = data.draw(st.integers(0, len(results)))
-    found = extended(extended([], results[:cut]), results[cut:])
+    found = extended_set(extended_set([], results[:cut]), results[cut:])
     assert {number for number, _ in found} == expected and len(found) == len(expected)
     assert [one.losses for _, one in found] == sorted(one.losses for _, one in found)

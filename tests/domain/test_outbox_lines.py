@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.domain.outbox import Lines, joined, parse, parse_nni
+from nni_manager.domain.metrics import Lines, Metric, MetricType, joined_lines, parse_nni, parse_own
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
@@ -26,7 +25,7 @@ def only(lines: Lines) -> Metric:
 
 
 def test_byte_order_mark_before_the_first_line_is_ignored() -> None:
-    lines = parse(["\ufeff" + GOOD, GOOD])
+    lines = parse_own(["\ufeff" + GOOD, GOOD])
     assert not lines.broken and [metric.value for metric in lines.metrics] == [1, 1]
 
 
@@ -50,19 +49,19 @@ def test_byte_order_mark_before_the_first_line_is_ignored() -> None:
     ],
 )
 def test_a_value_is_kept_and_its_number_found(value: str, data: str, number: float | None) -> None:
-    metric = only(parse([f'{{"type": "final", "value": {value}}}']))
+    metric = only(parse_own([f'{{"type": "final", "value": {value}}}']))
     assert (metric.type, metric.data, metric.value, metric.number) == (MetricType.FINAL, data, number, 0)
 
 
 def test_nan_has_no_comparable_value() -> None:
-    metric = only(parse(['{"type": "intermediate", "value": NaN}']))
+    metric = only(parse_own(['{"type": "intermediate", "value": NaN}']))
     assert metric.data == "NaN"
     assert metric.value is not None and math.isnan(metric.value)
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_a_whole_number_beyond_floats_is_infinite(sign: str) -> None:
-    metric = only(parse([f'{{"type": "final", "value": {sign}{"9" * 400}}}']))
+    metric = only(parse_own([f'{{"type": "final", "value": {sign}{"9" * 400}}}']))
     assert metric.value == float(f"{sign}inf")
     assert metric.data == f"{sign}{'9' * 400}"
 
@@ -98,7 +97,7 @@ def test_a_whole_number_beyond_floats_is_infinite(sign: str) -> None:
     ],
 )
 def test_broken_line_is_dropped_alone(line: str) -> None:
-    lines = parse([GOOD, line, GOOD])
+    lines = parse_own([GOOD, line, GOOD])
     assert lines.count == 3
     assert [metric.number for metric in lines.metrics] == [0, 2]
     (sentence,) = lines.broken.values()
@@ -107,26 +106,26 @@ def test_broken_line_is_dropped_alone(line: str) -> None:
 
 
 def test_a_missing_field_is_named() -> None:
-    assert "(no field 'value')" in parse(['{"type": "final"}']).broken["no field 'value'"]
+    assert "(no field 'value')" in parse_own(['{"type": "final"}']).broken["no field 'value'"]
 
 
 def test_lines_that_are_broken_alike_are_one_sentence() -> None:
     """400,000 empty lines were 240 MB of log."""
-    stretches = [parse([""] * 250, 250 * number) for number in range(4)] + [parse(["{}", ""], 1000)]
-    whole = joined(stretches)
+    stretches = [parse_own([""] * 250, 250 * number) for number in range(4)] + [parse_own(["{}", ""], 1000)]
+    whole = joined_lines(stretches)
     assert whole.count == 1002
     assert [sentence.partition(" is ")[0] for sentence in whole.broken.values()] == ["line 1001", "line 1"]
 
 
 def test_nested_values_come_back_as_they_were() -> None:
     value = {"default": 0.5, "curve": [[1, [2, {"a": None}]], "ü\n\t\"'"], "deep": {"x": {"y": {}}}}
-    metric = only(parse([json.dumps({"type": "intermediate", "value": value})]))
+    metric = only(parse_own([json.dumps({"type": "intermediate", "value": value})]))
     assert json.loads(metric.data) == value
     assert metric.value == 0.5
 
 
 def test_no_lines_are_no_metrics() -> None:
-    assert parse([]) == Lines(count=0, metrics=(), broken={})
+    assert parse_own([]) == Lines(count=0, metrics=(), broken={})
     assert parse_nni([]) == Lines(count=0, metrics=(), broken={})
 
 
@@ -179,7 +178,7 @@ def test_broken_record_is_dropped_alone(line: str) -> None:
 def test_parsed_metrics_can_be_stored() -> None:
     """Half a surrogate pair is legal JSON and illegal UTF-8."""
     metrics = [
-        only(parse(['{"type": "final", "value": "\\ud800"}'])),
+        only(parse_own(['{"type": "final", "value": "\\ud800"}'])),
         only(parse_nni([nni_record("FINAL", '"\ud800"')])),
     ]
     connection = sqlite3.connect(":memory:")
@@ -199,7 +198,7 @@ JSON = st.recursive(
 @given(st.lists(st.tuples(st.sampled_from(["intermediate", "final"]), JSON) | st.text('[]{},:"1a \\', max_size=8)))
 def test_good_lines_survive_between_broken_ones(entries: list[tuple[str, object] | str]) -> None:
     lines = [e if isinstance(e, str) else json.dumps({"type": e[0], "value": e[1]}) for e in entries]
-    parsed = parse(lines)
+    parsed = parse_own(lines)
     assert parsed.count == len(lines) and bool(parsed.broken) == (len(parsed.metrics) < len(lines))
     found = {metric.number: json.loads(metric.data) for metric in parsed.metrics}
     assert found == {n: entry[1] for n, entry in enumerate(entries) if not isinstance(entry, str)}
@@ -208,11 +207,11 @@ def test_good_lines_survive_between_broken_ones(entries: list[tuple[str, object]
 @pytest.mark.parametrize("cut", range(5))
 def test_stretches_that_follow_each_other_are_one(cut: int) -> None:
     lines = [GOOD, "broken", '{"type": "final", "value": 2}', ""]
-    assert joined([parse(lines[:cut]), parse(lines[cut:], cut)]) == parse(lines)
+    assert joined_lines([parse_own(lines[:cut]), parse_own(lines[cut:], cut)]) == parse_own(lines)
 
 
 def test_a_line_that_is_too_long_is_named_with_the_limit() -> None:
-    found = parse([protocol.TOO_LONG, '{"type": "final", "value": 1}'])
+    found = parse_own([protocol.TOO_LONG, '{"type": "final", "value": 1}'])
     (sentence,) = found.broken.values()
     assert sentence == "line 1 is longer than 4194304 bytes, the most that is taken; report less at once"
     assert (found.count, len(found.metrics)) == (2, 1)

@@ -17,7 +17,7 @@ import pytest
 
 from nni_manager.api.schemas.provenance import Provenance
 from nni_manager.platform_kit.secret_texts import SecretTexts
-from nni_manager.provenance import child, python_state, repository
+from nni_manager.provenance import child, collection, repository
 from nni_manager.provenance.collection import Asked, collect
 from nni_manager.provenance.masked_diff import masked
 
@@ -175,7 +175,7 @@ async def test_repository_without_commits_says_so(tmp_path: Path) -> None:
 
 
 async def test_packages_are_those_of_the_python() -> None:
-    found = await python_state.look(sys.executable, os.environ)
+    found = await collection.look_at_python(sys.executable, os.environ)
     assert found.version == ".".join(map(str, sys.version_info[:3])) and found.problem == ""
     expected = {_plain(one.metadata["Name"]): one.version for one in metadata.distributions()}
     assert {_plain(name) for name, _ in found.packages} >= set(expected)
@@ -191,7 +191,7 @@ async def test_program_that_is_no_python_says_so(tmp_path: Path, text: str) -> N
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(stat.S_IRWXU)
-    found = await python_state.look(str(program), os.environ)
+    found = await collection.look_at_python(str(program), os.environ)
     assert found.packages == () and found.problem
 
 

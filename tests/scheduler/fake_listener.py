@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 
 
 class FakeListener:

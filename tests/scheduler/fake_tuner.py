@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.tuning import watched
+from nni_manager.domain.experiment import ExperimentSpec, LiveSpec
+from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.store.database import Database
@@ -138,7 +137,7 @@ async def feeding(
 ) -> AsyncIterator[Feed]:
     """Runs a feed on the database at `path`."""
     script = script or Script()
-    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     database = database_class(path)
     feed = Feed(database, spec, script, told)
     task = asyncio.create_task(feed.feed.run())

@@ -12,12 +12,13 @@ from nni_manager.domain.experiment import (
     ExperimentStatus,
     Hold,
     HoldCode,
+    NeedlessCheckpoint,
     PlatformSpec,
     StoredExperiment,
+    StoredState,
 )
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.space.parameters import Proposal
-from nni_manager.domain.stored_state import NeedlessCheckpoint, StoredState
 from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning.decisions import AskTuner, Cancel, Decisions, Forget, Submit

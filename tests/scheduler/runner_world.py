@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,10 @@ import pytest
 
 from nni_manager.config import experiment_file
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.scheduler.experiments.runner_reports import RunnerReports
+from nni_manager.scheduler.experiments.runner_reports import RunnerIdentity, RunnerReports
 from nni_manager.scheduler.experiments.submission import Submission
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 from nni_manager.store.experiment import answers
 from tests.api.world import MemoryPlatform, World, config, make_world
 from trial_runner import protocol
@@ -26,10 +25,29 @@ OUTBOX = "outbox/main.jsonl"
 VERSION = protocol.VERSION
 
 
+class Posts(RunnerReports):
+    """The reports of runners, each about the attempt that its runner posts about."""
+
+    async def started(self, runner: RunnerIdentity, started_ms: int | None, sent_ms: int | None = None) -> bool:
+        return (await self.attempt(runner)).started(started_ms, sent_ms, self.now_ms())
+
+    async def exited(self, runner: RunnerIdentity, runner_exit: Mapping[str, Any]) -> bool:
+        return await (await self.attempt(runner)).exited(runner_exit)
+
+    async def lines(self, runner: RunnerIdentity, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
+        return await (await self.attempt(runner)).lines(outbox, start, end, lines)
+
+    async def write_log(self, runner: RunnerIdentity, file: str, offset: int, data: bytes, source: str = "") -> int:
+        return await (await self.attempt(runner)).write_log(file, offset, data, source)
+
+    async def must_stop(self, runner: RunnerIdentity) -> bool:
+        return (await self.attempt(runner)).must_stop()
+
+
 class RunnerWorld:
     """`runner`: the runner of the one trial."""
 
-    def __init__(self, world: World, reports: RunnerReports, id: str) -> None:
+    def __init__(self, world: World, reports: Posts, id: str) -> None:
         self.world = world
         self.reports = reports
         self.id = id
@@ -85,7 +103,7 @@ async def make_runner_world(
         text = json.dumps(config(world.code, world.data, **fields))
         (world.code / "trial.py").write_text("print('hello')\n")
         id_ = await world.service.create(Submission(spec=experiment_file.load(text, directory=world.code)))
-        reports = RunnerReports(world.supervisor, RunnerTokens(b"secret"), version)
+        reports = Posts(world.supervisor, RunnerTokens(b"secret"), version)
         made = RunnerWorld(world, reports, id_)
         made.runner = await made.add_trial()
         yield made

@@ -10,11 +10,10 @@ from typing import Any, cast
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.experiment import NeedlessCheckpoint, PlatformSpec
 from nni_manager.domain.job import JobHandle
-from nni_manager.domain.stored_state import NeedlessCheckpoint
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.scheduler.turns.checkpoint_removal import CheckpointRemoval
+from nni_manager.scheduler.turns.actions import CheckpointRemoval
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
 

@@ -18,27 +18,25 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, StoreCorrupt, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, LiveSpec, PlatformSpec
 from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.section_model import PlatformSection
 from nni_manager.scheduler.experiments.services import Services
-from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.tuning import watched
+from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns import experiment_loop, forgetting, refusals, training_service
 from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
-from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
+from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
-from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.scheduler.turns.turn import Result, Seen
+from nni_manager.scheduler.turns.trial_listener import Heartbeats
+from nni_manager.scheduler.turns.turn import Result, Seen, tally
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services, trials
@@ -81,7 +79,6 @@ class AtWork:
             spec=live,
             database=self.database,
             inbox=inbox,
-            deliveries=Deliveries(self.database, inbox, self.now_ms),
             judge=feed.judge,
             changed=lambda: None,
             clock=self.now_ms,
@@ -216,7 +213,7 @@ async def at_work(
 ) -> AsyncIterator[AtWork]:
     """Runs a loop as the supervisor does; on leaving, jobs run on."""
     script = script or Script()
-    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     work = AtWork(path, config, script, platform)
     work.listener.raises += closed_listener
     prepare(work.platform)
@@ -606,7 +603,7 @@ async def test_forget_calls_are_batched_except_on_close(monkeypatch: Patch, path
 
 async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     never = asyncio.Event()
     forgets = asyncio.Event()
     forget = work.platform.forget
@@ -635,7 +632,7 @@ async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: 
 async def test_what_a_failed_turn_took_comes_to_the_next_loop(monkeypatch: Patch, path: Path, lost: str) -> None:
     """The platform says of the job what it said before, and the assessor nothing more."""
     work = AtWork(path, spec(max_trial_number=1, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     take_turn = experiment_loop.take_turn
     fails = [True]
 
@@ -765,7 +762,7 @@ async def test_late_platform_report_is_compared_with_the_runner_exit(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     task = asyncio.create_task(work.loop.run())
     (name,) = await work.runs(1)
     await work.messages.exited(name, json.dumps({"exitCode": 0}))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nni_manager.scheduler.turns.heartbeats import Heartbeats
+from nni_manager.scheduler.turns.trial_listener import Heartbeats
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.experiment import LiveSpec, PlatformSpec
 from nni_manager.domain.job import JobSpec
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning.decisions import Submit
 from nni_manager.scheduler.turns.actions import JobFactory
 from tests.scheduler.pictures import spec

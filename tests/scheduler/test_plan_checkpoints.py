@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec, NeedlessCheckpoint
 from nni_manager.domain.job import JobHandle
-from nni_manager.domain.stored_state import NeedlessCheckpoint
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning.decisions import NoteCheckpoint, RemoveCheckpoints
 from nni_manager.scheduler.planning.snapshot import ServiceState

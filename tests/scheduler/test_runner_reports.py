@@ -16,8 +16,8 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobState
-from nni_manager.scheduler.experiments import attempt_reports
-from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
+from nni_manager.scheduler.experiments import runner_reports
+from nni_manager.scheduler.experiments.runner_reports import RunnerIdentity
 from nni_manager.scheduler.turns import observer
 from tests.api.world import MemoryPlatform
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
@@ -271,7 +271,7 @@ async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed
 
 
 async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt_reports, "MAX_UNSTORED_LINES", 5)
+    monkeypatch.setattr(runner_reports, "MAX_UNSTORED_LINES", 5)
     await world.register()
     lines, size = lines_of(1, 2, 3, 4)
     other = await world.add_trial()
@@ -286,7 +286,7 @@ async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatc
 
 
 async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt_reports, "MAX_UNSTORED_LINES", 5)
+    monkeypatch.setattr(runner_reports, "MAX_UNSTORED_LINES", 5)
     await world.register()
     lines, size = lines_of(*range(9))
     for start in (0, size):
@@ -297,7 +297,7 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
     world: RunnerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is posted is refused, and stays with the runner; so does what was taken and is not stored in time."""
-    monkeypatch.setattr(attempt_reports, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(runner_reports, "_PATIENCE_S", 0.05)
     await world.register()
     lines, size = lines_of(1)
     lock = sqlite3.connect(world.experiment.database.path)
@@ -357,7 +357,7 @@ async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorl
 
 
 async def test_logs_kept_apart_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt_reports, "MOST_SOURCES", 2)
+    monkeypatch.setattr(runner_reports, "MOST_SOURCES", 2)
     await world.register()
     for source in ("a", "b"):
         assert await world.reports.write_log(world.runner, "stdout", 0, b"x", source) == 1

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.scheduler.tensorboard import link_folders
-from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
+from nni_manager.scheduler.tensorboard import folders
+from nni_manager.scheduler.tensorboard.folders import TrialLogs
 
 pytestmark = pytest.mark.unit
 
 
 def made(data: Path) -> Path:
-    folder = data / link_folders.FOLDER / link_folders.new_id()
+    folder = data / folders.FOLDER / folders.new_id()
     logs = TrialLogs(trial_id="abcde", number=3, path=data / "experiment" / "tensorboard", is_here=True)
-    link_folders.make(folder, [logs])
+    folders.make_links(folder, [logs])
     return folder
 
 
@@ -24,7 +24,7 @@ def test_what_a_killed_daemon_left_goes_and_the_logs_stay(tmp_path: Path) -> Non
     logs.mkdir(parents=True)
     (logs / "events").write_text("x")
     folder = made(tmp_path)
-    link_folders.clear(tmp_path)
+    folders.clear_links(tmp_path)
     assert not folder.exists() and (logs / "events").read_text() == "x"
 
 
@@ -32,14 +32,14 @@ def test_what_a_killed_daemon_left_goes_and_the_logs_stay(tmp_path: Path) -> Non
 def test_files_of_users_stay(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text("x")
-    link_folders.clear(tmp_path)
+    folders.clear_links(tmp_path)
     assert (tmp_path / name).read_text() == "x"
 
 
 def test_folders_with_other_names_stay(tmp_path: Path) -> None:
     folder = made(tmp_path)
     other = folder.rename(folder.with_name("notes"))
-    link_folders.clear(tmp_path)
+    folders.clear_links(tmp_path)
     assert len(list(other.iterdir())) == 1
 
 
@@ -47,5 +47,5 @@ def test_link_to_a_folder_of_links_stays(tmp_path: Path) -> None:
     folder = made(tmp_path)
     elsewhere = folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(elsewhere)
-    link_folders.clear(tmp_path)
+    folders.clear_links(tmp_path)
     assert len(list(elsewhere.iterdir())) == 1

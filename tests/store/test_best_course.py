@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from nni_manager.store.index import best_course
+from nni_manager.store.index import best_results
 from tests.store.life import add, end, report, start
 
 pytestmark = pytest.mark.unit
@@ -20,7 +20,7 @@ def finish(connection: sqlite3.Connection, id: str, value: float | None) -> None
 
 
 def course(connection: sqlite3.Connection) -> tuple[float, ...]:
-    return best_course.load(connection, maximizes=True)
+    return best_results.load_course(connection, maximizes=True)
 
 
 def test_course_follows_trials_that_end(connection: sqlite3.Connection) -> None:

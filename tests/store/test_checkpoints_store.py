@@ -8,7 +8,7 @@ import pytest
 
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.metrics import default_number
-from nni_manager.store.experiment import checkpoints, jobs
+from nni_manager.store.experiment import jobs, trials
 from tests.store.life import add, end, report, start
 
 pytestmark = pytest.mark.unit
@@ -20,13 +20,13 @@ def _finish(connection: sqlite3.Connection, id: str, value: float | None, *, is_
     if value is not None:
         report(connection, name, ("final", repr(value), default_number(value)))
     end(connection, id)
-    checkpoints.note(connection, id)
+    trials.note_checkpoint(connection, id)
     if is_forgotten:
         jobs.set_forgotten(connection, name)
 
 
 def _needless(connection: sqlite3.Connection, kept: int, *, maximize: bool = True) -> list[str]:
-    return sorted(one.trial_id for one in checkpoints.needless(connection, kept, maximize=maximize))
+    return sorted(one.trial_id for one in trials.needless_checkpoints(connection, kept, maximize=maximize))
 
 
 def test_those_of_the_best_stay(connection: sqlite3.Connection) -> None:
@@ -57,7 +57,7 @@ def test_those_that_are_at_work_or_on_a_service_that_is_away_do_not_hide_the_oth
     for id_ in ids:
         _finish(connection, id_, 1.0)
     connection.execute("UPDATE attempts SET service = 'other' WHERE trial_id < 't0065'")
-    found = checkpoints.needless(connection, 0, maximize=True, at_work=ids[65:129], away=["other"])
+    found = trials.needless_checkpoints(connection, 0, maximize=True, at_work=ids[65:129], away=["other"])
     assert [one.trial_id for one in found] == ["t0129"]
 
 
@@ -66,9 +66,9 @@ def test_what_is_removed_is_not_named_again_and_every_place_of_a_trial_is_named(
     name = start(connection, "aaaaa", attempt=2)
     jobs.close(connection, "aaaaa", 2)
     jobs.set_forgotten(connection, name)
-    (found,) = checkpoints.needless(connection, 0, maximize=True)
+    (found,) = trials.needless_checkpoints(connection, 0, maximize=True)
     assert [(service, handle.job_name) for service, handle in found.jobs] == [
         ("local", job_name("exp1", "aaaaa", number)) for number in (1, 2)
     ]
-    checkpoints.set_removed(connection, ["aaaaa"])
+    trials.set_checkpoints_removed(connection, ["aaaaa"])
     assert _needless(connection, 0) == []

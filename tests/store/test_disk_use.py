@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.store.disk_use import measure
+from nni_manager.scheduler.disk import measure
 from nni_manager.store.folder import Folder
 
 pytestmark = pytest.mark.unit

@@ -11,7 +11,7 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store.connection import connect
-from nni_manager.store.experiment import checkpoints, experiments, provenance
+from nni_manager.store.experiment import experiments, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
 from nni_manager.store.index.labels import Labels
@@ -62,10 +62,10 @@ def test_older_experiment_is_opened_and_takes_what_is_new(tmp_path: Path) -> Non
     connection = connect(path)
     assert experiments.load(connection).id == "exp1"
     assert one(connection, "SELECT final_value FROM trials WHERE id = ?", "aaaaa") == 0.9
-    assert provenance.load(connection) is None
-    provenance.put(connection, {"commit": "1234"})
-    assert provenance.load(connection) == {"commit": "1234"}
-    checkpoints.note(connection, "aaaaa")
+    assert experiments.provenance(connection) is None
+    experiments.put_provenance(connection, {"commit": "1234"})
+    assert experiments.provenance(connection) == {"commit": "1234"}
+    trials.note_checkpoint(connection, "aaaaa")
     assert one(connection, "SELECT trial_id FROM checkpoints") == "aaaaa"
     connection.close()
 
@@ -77,5 +77,5 @@ def test_older_experiment_is_listed_and_read_as_it_is(tmp_path: Path) -> None:
     copy = upgraded_copy(path, "experiment", tmp_path / "copy")
     assert copy is not None
     connection = connect(copy)
-    assert provenance.load(connection) is None
+    assert experiments.provenance(connection) is None
     connection.close()

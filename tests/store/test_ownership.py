@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from nni_manager.domain.errors import AlreadyOwned
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 
 _HOLDER = """
 import sys, signal
 from pathlib import Path
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 held = Ownership(Path(sys.argv[1]), "the folder")
 print("held", flush=True)
 signal.pause()

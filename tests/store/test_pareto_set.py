@@ -11,7 +11,7 @@ import pytest
 
 from nni_manager.domain.metrics import default_number
 from nni_manager.store.experiment import answers
-from nni_manager.store.index import list_summary, pareto_set
+from nni_manager.store.index import best_results, list_summary
 from tests.store.conftest import CONFIG
 from tests.store.life import add, end, report, start
 
@@ -38,7 +38,7 @@ def finish(connection: sqlite3.Connection, id: str, text: str) -> None:
 
 
 def ids(connection: sqlite3.Connection) -> list[str]:
-    found = pareto_set.load(connection, OBJECTIVES)
+    found = best_results.load_pareto_set(connection, OBJECTIVES)
     assert found is not None and found.size == len(found.trials)
     return [trial.trial_id for trial in found.trials]
 
@@ -58,7 +58,7 @@ def test_trials_come_into_the_set_and_leave_it_as_trials_end(two: sqlite3.Connec
     finish(two, "eeeee", result(0.4, 6))
     finish(two, "fffff", '{"accuracy": 0.99, "latency": NaN, "memory": 1}')
     assert ids(two) == ["ddddd", "ccccc"]
-    assert pareto_set.members(two) == ["ddddd", "ccccc"]
+    assert best_results.pareto_members(two) == ["ddddd", "ccccc"]
 
 
 def test_a_result_that_is_taken_back_leaves_the_set(two: sqlite3.Connection) -> None:
@@ -102,13 +102,13 @@ def test_of_one_objective_there_is_a_best(connection: sqlite3.Connection) -> Non
 def test_an_export_says_which_trials_are_in_the_set(two: sqlite3.Connection) -> None:
     finish(two, "aaaaa", result(0.5, 5))
     finish(two, "bbbbb", result(0.4, 6))
-    text = answers.exported(two, with_intermediates=False, pareto_set=pareto_set.members(two))
+    text = answers.exported(two, with_intermediates=False, pareto_set=best_results.pareto_members(two))
     assert [(one["trialJobId"], one["pareto"]) for one in json.loads(text)] == [("aaaaa", True), ("bbbbb", False)]
 
 
 def test_an_experiment_without_objectives_has_no_set(connection: sqlite3.Connection) -> None:
     finish(connection, "aaaaa", "0.5")
-    assert pareto_set.load(connection, CONFIG) is None and pareto_set.members(connection) is None
+    assert best_results.load_pareto_set(connection, CONFIG) is None and best_results.pareto_members(connection) is None
     assert "pareto" not in answers.exported(connection, with_intermediates=False)
 
 

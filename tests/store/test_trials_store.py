@@ -236,7 +236,7 @@ def test_a_new_experiment(connection: sqlite3.Connection) -> None:
     row = experiments.load(connection)
     assert (row.id, row.status, row.hold, row.error, row.revision) == ("exp1", ExperimentStatus.RUNNING, None, "", 1)
     assert (row.created_ms, row.ended_ms, row.exec_ms, row.next_sequence_id) == (1000, None, 0, 0)
-    assert experiments.interpreter(connection) == "/usr/bin/python3"
+    assert experiments.load(connection).interpreter == "/usr/bin/python3"
     assert row.config not in repr(row)
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
-from nni_manager.domain.objectives.goals import Goals
-from nni_manager.domain.objectives.pareto import extended
+from nni_manager.domain.objectives import Goals, extended_set
 from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners import registry
 from nni_manager.tuners.contract import Tuner
@@ -92,7 +91,7 @@ def volume(name: str, seed: int, constraints: dict[str, str], **arguments: Any) 
         for number, parameters in proposed:
             value = zdt1(parameters)
             tuner.learn(result(number, parameters, value))
-            front = extended(front, [(number, goals.judge(value))])
+            front = extended_set(front, [(number, goals.judge(value))])
     area, below = 0.0, 11.0
     for f1, f2 in (worth.losses for _, worth in front if worth.is_feasible):
         area, below = area + (1.1 - f1) * (below - f2), f2

@@ -15,10 +15,9 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
-from nni_manager.store.folder import Folder
+from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.index import index, list_summary
 from nni_manager.store.index.labels import Labels
-from nni_manager.store.ownership import Ownership
 from tests.api.world import World
 from tests.web.test_pages import create, get
 

@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
-from nni_manager.store.ownership import Ownership
+from nni_manager.store.folder import Ownership
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nni_manager.store.experiment import provenance
+from nni_manager.store.experiment import experiments
 from nni_manager.web import report, static_files
 from tests.api.world import World
 from tests.browser.objectives import with_objectives
@@ -80,7 +80,7 @@ async def test_stored_text_cannot_end_an_element(visitor: httpx.AsyncClient, wor
     folder = await world.add("seeded", experimentName=_BAD, searchSpace={_BAD: {"_type": "choice", "_value": [_BAD]}})
     record = {**_RECORD, "code": {**_RECORD["code"], "diff": _BAD}}
     with closing(sqlite3.connect(folder.database)) as connection, connection:
-        provenance.put(connection, record)
+        experiments.put_provenance(connection, record)
     html = await report_of(visitor, "seeded")
     assert _BAD not in html and "<img" not in html
     assert "&lt;/script&gt;&lt;img" in html
@@ -99,7 +99,7 @@ async def test_secrets_of_the_config_are_masked(visitor: httpx.AsyncClient, worl
 async def test_report_has_the_state_of_the_code(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     with closing(sqlite3.connect(folder.database)) as connection, connection:
-        provenance.put(connection, _RECORD)
+        experiments.put_provenance(connection, _RECORD)
     html = await report_of(visitor, "seeded")
     for words in ("abc123", "numpy==2.0", "laptop", "-old\n+new"):
         assert words in html

@@ -16,10 +16,10 @@ from nni_manager.analysis.columns.column import Floats, Integers, Mask
 from nni_manager.analysis.columns.trial_set import TrialSet
 from nni_manager.analysis.json_text import numbers, plain
 from nni_manager.analysis.selection import Asked, flags, sample, selected
+from nni_manager.domain import objectives
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.objectives import pareto
-from nni_manager.domain.objectives.goals import Constraint, Goals, Worth
+from nni_manager.domain.objectives import Constraint, Goals, Worth
 
 #: Most trials that are drawn.
 _MOST = 3000
@@ -174,7 +174,7 @@ def extended(losses: Floats, violation: Floats, front: Integers, new: Integers) 
 
 def _swept(losses: Floats, positions: Integers) -> Integers:
     results = zip(positions.tolist(), losses[positions].tolist(), strict=True)
-    found = pareto.extended([], ((position, Worth(losses=tuple(row))) for position, row in results))
+    found = objectives.extended_set([], ((position, Worth(losses=tuple(row))) for position, row in results))
     return np.array([position for position, _ in found], np.int64)
 
 

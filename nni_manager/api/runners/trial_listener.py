@@ -27,8 +27,7 @@ from nni_manager.api.runners import trial_posts as posts
 from nni_manager.api.runners.trial_posts import Body, Json, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerIdentity
-from nni_manager.scheduler.experiments.runner_reports import Registration, RunnerReports
+from nni_manager.scheduler.experiments.runner_reports import AttemptReports, Registration, RunnerIdentity, RunnerReports
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.store.index.best_results import MOST
 from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES
-from nni_manager.store.index.pareto_set import MOST
 
 _ONE_STATUS = (
     "Status in NNI's words: RUNNING; NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL (nothing new starts, trials still run); "

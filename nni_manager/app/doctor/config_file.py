@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nni_manager.app import identity
-from nni_manager.app.doctor import data_directory, shared_places
+from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
 from nni_manager.config import admission, credentials, experiment_file
 from nni_manager.config.settings import TEMPORARY, own_environment
@@ -40,7 +40,7 @@ def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
     yield ok("config", f"{path} is valid")
     for found in spec.warnings:
         yield warning("config", str(found), "look whether this is meant")
-    yield from shared_places.look_at_file(path, spec, reading.secrets)
+    yield from data_directory.look_at_file(path, spec, reading.secrets)
     wrong = data_directory.trouble(Path(spec.working_directory))
     if wrong:
         yield failure("working directory", f"experimentWorkingDirectory: {wrong}", "name another folder in the file")
@@ -65,7 +65,6 @@ def _names(spec: ExperimentSpec) -> str:
 def _preflight(
     service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str], data_dir: Path
 ) -> Iterator[CheckFinding]:
-    """Findings of the training service's preflight."""
     connections = Connections(*identity.shown_to_machines(data_dir))
     folder = Path(spec.working_directory) / "doctor"
     storage, environment = credentials.filled_storage(spec, secrets), spec.kept_of(own_environment())

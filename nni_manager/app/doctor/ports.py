@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from nni_manager.app.doctor import running_daemon
+from nni_manager.app.doctor import daemon_and_keeper
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.app.listening import ports, trial_listener, trial_tls
 from nni_manager.app.listening.ports import SHORTEST_TOKEN, is_loopback
@@ -15,7 +15,7 @@ from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
 
 def look(settings: Settings) -> Iterator[CheckFinding]:
-    ours = running_daemon.open_ports(settings.data_dir)
+    ours = daemon_and_keeper.open_ports(settings.data_dir)
     yield _address(settings)
     yield _port("service port", settings.host, settings.port, "", ours)
     trial_port = settings.trial_port or (settings.port + 1 if settings.port else 0)

@@ -76,10 +76,9 @@ class HttpConnection(HttpToolsProtocol):
             return True
         if self._body_since_s is not None and self.flow.read_paused:
             self._begin_body(now_s)  # the daemon is slow, not the client
-        return self._body_since_s is not None and now_s - self._body_since_s > self._patience_s()
-
-    def _patience_s(self) -> float:
-        return BODY_S + self._body_bytes / BODY_BYTES_A_SECOND
+        return self._body_since_s is not None and now_s - self._body_since_s > (
+            BODY_S + self._body_bytes / BODY_BYTES_A_SECOND
+        )
 
     def _begin_body(self, now_s: float) -> None:
         self._body_since_s = now_s
@@ -91,19 +90,15 @@ class HttpConnection(HttpToolsProtocol):
         self.app_state = {**self.app_state, PEER: Peer(transport)}
         port = self.server[1] if self.server is not None else None
         if port is None:
-            self._refuse_other_users(transport)
+            # the control socket, which needs no token: its file modes may have been lost
+            if (uid := peer_uid(transport.get_extra_info("socket"))) not in (0, os.geteuid()):
+                _foreign.warning(f"user {uid} has connected to the control socket, and is not let in")
+                transport.abort()
             return
         if self._connections.enter(port):
             self._counted_port = port
         else:
             _crowded.warning(f"too many clients are connected to port {port}: some are not let in")
-            transport.abort()
-
-    def _refuse_other_users(self, transport: asyncio.Transport) -> None:
-        """Closes another user's connection to the control socket, which needs no token: its file modes may have been
-        lost."""
-        if (uid := peer_uid(transport.get_extra_info("socket"))) not in (0, os.geteuid()):
-            _foreign.warning(f"user {uid} has connected to the control socket, and is not let in")
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -160,7 +160,13 @@ class Listeners:
             server.close()
             if server in self._server.servers:  # else all were closed before
                 self._server.servers.remove(server)
-        left = self._connections(reserved.port)
+        left = [
+            connection
+            for connection in self._server.server_state.connections
+            if isinstance(connection, HttpConnection)
+            and connection.transport is not None
+            and connection.transport.get_extra_info("sockname")[1:2] == (reserved.port,)
+        ]
         for connection in left:
             connection.shutdown()
         asyncio.get_running_loop().call_later(_GRACE_S, _close_transports, left)
@@ -194,16 +200,6 @@ class Listeners:
         self._open = [listener for listener in self._open if listener.kind != "control"]
         with contextlib.suppress(OSError):
             control.path.unlink(missing_ok=True)
-
-    def _connections(self, port: int) -> list[HttpConnection]:
-        """The connections of a TCP port."""
-        return [
-            connection
-            for connection in self._server.server_state.connections
-            if isinstance(connection, HttpConnection)
-            and connection.transport is not None
-            and connection.transport.get_extra_info("sockname")[1:2] == (port,)
-        ]
 
     async def _answer_pending(self) -> None:
         """Waits for pending answers, and for those to requests that still arrive on open connections."""

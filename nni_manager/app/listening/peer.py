@@ -101,16 +101,15 @@ def _ask_kernel(local: Address, remote: Address) -> _Found | None:
     with suppress(OSError, ValueError, struct.error):
         family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
-            kernel.sendto(_question(family, local, remote), (0, 0))
+            ends = _ENDS.pack(
+                local[1], remote[1], socket.inet_pton(family, local[0]), socket.inet_pton(family, remote[0])
+            )
+            body = _REQUEST.pack(family, _TCP, 0, 0, 0xFFFFFFFF) + ends + _REST.pack(0, _NO_COOKIE, _NO_COOKIE)
+            header = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0)
+            kernel.sendto(header + body, (0, 0))
             answer, sender = kernel.recvfrom(8192, socket.MSG_DONTWAIT)  # the kernel answers within the call of `send`
             return _parsed(answer, local, remote) if sender[0] == 0 else None
     return None
-
-
-def _question(family: int, local: Address, remote: Address) -> bytes:
-    ends = _ENDS.pack(local[1], remote[1], socket.inet_pton(family, local[0]), socket.inet_pton(family, remote[0]))
-    body = _REQUEST.pack(family, _TCP, 0, 0, 0xFFFFFFFF) + ends + _REST.pack(0, _NO_COOKIE, _NO_COOKIE)
-    return _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0) + body
 
 
 def _parsed(answer: bytes, local: Address, remote: Address) -> _Found | None:

@@ -118,7 +118,8 @@ def _take(host: str, port: int) -> list[socket.socket]:
     """Sockets on all local addresses of a host name, with the same port. Raises OSError."""
     taken: list[socket.socket] = []
     missing: OSError | None = None
-    for family, address in _addresses(host, port):
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
         try:
             taken.append(_listen(family, address, taken[0].getsockname()[1] if taken else port))
         except OSError as error:
@@ -130,11 +131,6 @@ def _take(host: str, port: int) -> list[socket.socket]:
     if not taken and missing is not None:
         raise missing
     return taken
-
-
-def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
 
 def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
@@ -153,7 +149,6 @@ def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
 
 
 def _holder(port: int) -> str:
-    """The process that listens on a port, if it may be read."""
     import psutil
 
     with suppress(psutil.Error):

@@ -19,8 +19,8 @@ from nni_manager.app.listening.ports import Reserved, http_address, reserve, res
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentWarning
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
+from nni_manager.scheduler.changes import DaemonWarnings
+from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 from trial_runner.wire import foreign_files
 
 
@@ -173,12 +173,10 @@ class TrialListenerSocket:
     async def _reserve(self) -> Reserved:
         """Raises PlatformUnavailable."""
         try:
-            return replace(found := await reserve_in_thread(self._choose), address=self._address_of(found))
+            found = await reserve_in_thread(self._choose)
         except (AlreadyOwned, InvalidInput, OSError) as error:
             raise PlatformUnavailable(f"the trial listener cannot be opened: {error}", refused=True) from None
-
-    def _address_of(self, reserved: Reserved) -> str:
-        return reserved.address if self._tls is None else f"https{reserved.address.removeprefix('http')}"
+        return found if self._tls is None else replace(found, address=f"https{found.address.removeprefix('http')}")
 
     async def _record_user(self, port: int) -> None:
         """Raises PlatformUnavailable."""
@@ -190,7 +188,8 @@ class TrialListenerSocket:
     def _choose(self) -> Reserved:
         """The stored port while jobs of an earlier daemon may know it; else the configured one, else any free one."""
         stored = self._file.read()
-        self._expected = self._expected_port()
+        neighbour = self._neighbour()
+        self._expected = self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
         found = self._take_again(stored) if stored and self._is_known(stored) else self._take_new()
         try:
             self._record(found.port)
@@ -200,7 +199,6 @@ class TrialListenerSocket:
         return found
 
     def _is_known(self, stored: StoredPort) -> bool:
-        """Whether running jobs may report to the stored port."""
         return stored.experiments is None or any(map(self._is_at_work, stored.experiments))
 
     def _record(self, port: int) -> None:
@@ -234,11 +232,6 @@ class TrialListenerSocket:
             if self._settings.trial_port:
                 raise
             return self._take(0)
-
-    def _expected_port(self) -> int:
-        """The configured port, else the one above the service's or the first endpoint's; 0: any."""
-        neighbour = self._neighbour()
-        return self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
 
     def _moved(self) -> ExperimentWarning | None:
         """The warning for another port than expected, which may be closed in a firewall or unpublished; None: as

@@ -100,7 +100,11 @@ class Real:
         return self._clipped((round(self.first / self.step) + index) * self.step)
 
     def quantile(self, unit: float) -> float:
-        place = self._normal_place(unit) if self.normal else self._uniform_place(unit)
+        if self.normal:  # 0 and 1 are infinitely far away
+            place = _normal(self.first, self.second).inv_cdf(min(max(unit, 2.0**-53), 1 - 2.0**-53))
+        else:
+            low, high = self._bounds()
+            place = low + unit * (high - low)
         # exp() of more than 709 overflows
         return self._rounded(math.exp(min(place, 709.0)) if self.log else place)
 
@@ -124,16 +128,8 @@ class Real:
             return False
         return math.isclose(self._rounded(float(value)), value, rel_tol=1e-9, abs_tol=1e-12)
 
-    def _uniform_place(self, unit: float) -> float:
-        low, high = self._bounds()
-        return low + unit * (high - low)
-
     def _bounds(self) -> tuple[float, float]:
         return (math.log(self.first), math.log(self.second)) if self.log else (self.first, self.second)
-
-    def _normal_place(self, unit: float) -> float:
-        # 0 and 1 are infinitely far away
-        return _normal(self.first, self.second).inv_cdf(min(max(unit, 2.0**-53), 1 - 2.0**-53))
 
     def _rounded(self, value: float) -> float:
         if self.step is not None and math.isfinite(value / self.step):

@@ -72,7 +72,8 @@ class SearchSpace:
                 return None
             value = group[place.name]
             if place.branches:
-                branch = _branch(place, value)
+                name = value.get("_name") if isinstance(value, Mapping) else None
+                branch = place.branches.index(name) if name in place.branches else -1
                 groups[*place.key, branch] = value
                 value = branch
             if not place.dimension.contains(value):
@@ -152,7 +153,12 @@ _NUMBERS = {
 
 
 def _numeric(kind: str, value: object, where: str) -> Integer | Real:
-    first, second, *rest = _numbers(kind, value, where)
+    names = _NUMBERS[kind]
+    if not isinstance(value, list | tuple) or len(value) != len(names):
+        raise InvalidInput(f"{where}: the _value of {kind} must be [{', '.join(names)}].")
+    first, second, *rest = [
+        _number(number, f"{where}: {name} of {kind}") for name, number in zip(names, value, strict=True)
+    ]
     _check_width(kind, first, second, where)
     if kind == "randint":
         return _integer(first, second, where)
@@ -187,22 +193,9 @@ def _integer(low: float, high: float, where: str) -> Integer:
     return Integer(low=low, high=high)
 
 
-def _numbers(kind: str, value: object, where: str) -> list[float]:
-    names = _NUMBERS[kind]
-    if not isinstance(value, list | tuple) or len(value) != len(names):
-        raise InvalidInput(f"{where}: the _value of {kind} must be [{', '.join(names)}].")
-    return [_number(number, f"{where}: {name} of {kind}") for name, number in zip(names, value, strict=True)]
-
-
 def _number(value: object, what: str) -> float:
     if isinstance(value, str):
         raise InvalidInput(f"{what} is the text {value!r}, not a number; write it without quotes.")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidInput(f"{what} must be a finite number, but it is {value!r}.")
     return float(value)
-
-
-def _branch(place: PlacedDimension, value: object) -> int:
-    """The index of the branch that a value chose; -1, which is in no dimension, when it is none of them."""
-    name = value.get("_name") if isinstance(value, Mapping) else None
-    return place.branches.index(name) if name in place.branches else -1

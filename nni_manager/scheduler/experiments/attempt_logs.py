@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,12 @@ from nni_manager.domain.errors import NotFound, PlatformUnavailable
 from nni_manager.domain.ids import attempt_directory, checkpoint_directory_of
 from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
-from nni_manager.scheduler.turns import job_logs
-from nni_manager.scheduler.turns.job_logs import ReadFile
+from nni_manager.scheduler.turns import forgetting
+from nni_manager.scheduler.turns.forgetting import ReadFile
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.store.experiment import jobs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
-
-#: (connection, trial, attempt) → (service, handle), or None.
-Handle = Callable[[sqlite3.Connection, str, int], tuple[str, JobHandle] | None]
 
 
 class LogFile(Protocol):
@@ -74,7 +70,7 @@ class FileAtService:
         self._name = name
 
     async def size(self) -> int:
-        return await job_logs.size(self._handle, self._name, self._read_file)
+        return await forgetting.log_size(self._handle, self._name, self._read_file)
 
     async def read(self, offset: int, limit: int) -> bytes:
         return await self._read_file(self._handle, self._name, offset, limit)
@@ -142,27 +138,22 @@ async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int
     try:
         await here.size()
     except NotFound:
-        job = await _job(service, id, trial_id, attempt)
+        found = await _of_job(service, id, trial_id, attempt, forgotten=False)
+        job = found and (found[0], found[1].read_file)
         if job is None:
             raise
         return FileAtService(*job, name)
     return here
 
 
-async def _job(service: ExperimentCommands, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
-    """The job, and its training service's function to read its files; None: unknown."""
-    found = await _of_job(service, id, trial_id, attempt, jobs.open_handle)
-    return found and (found[0], found[1].read_file)
-
-
 async def _of_job(
-    service: ExperimentCommands, id: str, trial_id: str, attempt: int, handle: Handle = jobs.handle
+    service: ExperimentCommands, id: str, trial_id: str, attempt: int, *, forgotten: bool = True
 ) -> tuple[JobHandle, TrainingService] | None:
     """The job and its training service, where that reads files; None: unknown."""
     experiment = service.at_work(id)
     if experiment is None:
         return None
-    found = await experiment.database.read(lambda c: handle(c, trial_id, attempt))
+    found = await experiment.database.read(lambda c: jobs.handle(c, trial_id, attempt, forgotten=forgotten))
     of_job = experiment.loop.services.get(found[0]) if found is not None else None
     if found is None or of_job is None or not of_job.platform.capabilities.reads_files:
         return None

@@ -7,14 +7,15 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
-from nni_manager.config.service_change import ServiceChange, ServiceWish
+from nni_manager.config.service_change import ServiceWish
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import Conflict, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.machines.keeper import orphaned_jobs
@@ -22,28 +23,21 @@ from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.disk import Disk
-from nni_manager.scheduler.experiments import (
-    command_writes,
-    experiment_folder,
-    left_objects,
-    preflight,
-    service_changes,
-)
-from nni_manager.scheduler.experiments.about import labelling
+from nni_manager.scheduler.experiments import command_writes, experiment_folder, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
-from nni_manager.scheduler.experiments.left_objects import Found
 from nni_manager.scheduler.experiments.leftovers import Ended
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.scheduler.experiments.preflight import ServicePlan
+from nni_manager.scheduler.experiments.preflight import LeftOnService, ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
 from nni_manager.scheduler.tensorboard.boards import TensorBoards
-from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments, provenance
+from nni_manager.store import private, stored_config
+from nni_manager.store.experiment import experiments
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
+from nni_manager.store.index.labels import write_labels
 from nni_manager.store.index.overview import Live
 from nni_manager.store.nni import nni_format
 
@@ -69,7 +63,7 @@ class ExperimentCommands:
         self.disk = Disk(self._shared.settings.data_dir, self._shared.settings.disk_warning_mib)
         self.tensorboards = TensorBoards(self, self._shared.settings.data_dir)
         self.provenance = ProvenanceRecorder(
-            lambda id, record: supervisor.find(id).database.try_write(lambda c: provenance.put(c, record))
+            lambda id, record: supervisor.find(id).database.try_write(lambda c: experiments.put_provenance(c, record))
         )
 
     # Experiments
@@ -86,14 +80,19 @@ class ExperimentCommands:
         field names as in the config."""
         require_texts(fields)
         if fields.keys() == {"experimentName"} and services is None and self._supervisor.get(id) is None:
-            return await labelling.rename_closed(self._supervisor, id, fields["experimentName"])
+            return await self._rename_closed(id, fields["experimentName"])
         experiment = self._supervisor.find(id)
         async with experiment.changing:
             before = experiment.spec
             spec = experiment_file.change(before, fields)
             wish = services(spec) if callable(services) else services
             if wish is not None:
-                spec = await self._change_services(experiment, spec, wish)
+                change = await command_writes.read_service_change(experiment, spec, wish, self._shared)
+                await self._write(
+                    experiment, lambda c: command_writes.write_service_change(c, experiment.folder, change)
+                )
+                spec = change.spec
+                experiment.apply_services(spec, await asyncio.to_thread(private.load, experiment.folder.private))
             elif spec.canonical == before.canonical:
                 return
             else:
@@ -108,17 +107,22 @@ class ExperimentCommands:
         experiment.changes.note()  # its pages show what is in the index, too
         experiment.loop.wake()
 
-    async def _change_services(
-        self, experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange
-    ) -> ExperimentSpec:
-        change = await service_changes.read(experiment, spec, wish, self._shared)
-        await self._write(experiment, lambda c: service_changes.write(c, experiment.folder, change))
-        await service_changes.apply(experiment, change)
-        return change.spec
-
     async def label(self, id: str, fields: Mapping[str, object]) -> None:
         """Changes ``notes``, ``tags`` or ``archived`` of an experiment, open or closed."""
-        await labelling.change(self._supervisor, id, fields)
+        async with self._supervisor.turn(id):
+            entry = await self.entry(id)
+            labels = entry.labels.changed(fields)
+            if labels != entry.labels:  # the folder first, which the index can be made from
+                await asyncio.to_thread(write_labels, entry.folder.path, labels)
+                await self._supervisor.write(lambda c: index.set_labels(c, id, labels))
+                self._supervisor.show_change(id)
+
+    async def _rename_closed(self, id: str, name: object) -> None:
+        async with self._supervisor.turn(id):
+            folder = (await self.entry(id)).folder
+            await self._supervisor.closed_ones.release(id)
+            found, platform = await asyncio.to_thread(experiment_folder.rename, folder, name)
+            await self._supervisor.write(lambda c: index.set_config(c, id, found, platform))
 
     async def stop(self, id: str) -> None:
         """Stops the trials and closes the experiment; returns after that. Quiet for a closed one."""
@@ -128,7 +132,7 @@ class ExperimentCommands:
                 return await self._close_unopened(await self.entry(id))
             now_ms = experiment.loop.now_ms
             try:
-                await self._write(experiment, lambda c: command_writes.stop(c, now_ms))
+                await self._write(experiment, lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms))
             except StoreCorrupt:
                 await self._supervisor.closed(id)  # its loop gives up
                 return await self._close_unopened(await self.entry(id))
@@ -174,7 +178,10 @@ class ExperimentCommands:
                 state = "open, though DONE" if entry.status is ExperimentStatus.DONE else "at work"
                 raise Conflict(f"experiment {id} is {state}; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
-            await self._end_left_jobs(entry)
+            # as it may have when it was stopped while it could not be opened
+            may_have_jobs = id in self._supervisor.not_opened or id in self._supervisor.unsettled
+            may_have_jobs |= await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
+            await self._shared.leftovers.end_deleted(entry, self._shared.clock(), may_have_jobs=may_have_jobs)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._close_all(id)
             findings = await asyncio.to_thread(entry.folder.remove)
@@ -227,10 +234,14 @@ class ExperimentCommands:
         """Ends leftover jobs of closed experiments on these platforms, or on all."""
         return await self._shared.leftovers.end(platforms)
 
-    async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[Found]:
+    async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[LeftOnService]:
         """Finds leftovers of experiments not open here on a config's services; removes those of the ids in `remove`."""
         with self._supervisor.opening():
-            found = await left_objects.find(submission, self._supervisor, remove)
+            async with AsyncExitStack() as stack:
+                for id in sorted(set(remove or ())):  # prevents a resume meanwhile
+                    await stack.enter_async_context(self._supervisor.turn(id))
+                at_work = await self._supervisor.ids_at_work()
+                found = await preflight.find_left(submission, self._shared.connections, at_work, remove)
         self._supervisor.check_empty()
         return found
 
@@ -369,17 +380,6 @@ class ExperimentCommands:
         if comes_back:
             self._supervisor.settle_in_background(entry.id)
         self._supervisor.check_empty()
-
-    async def _may_have_jobs(self, entry: Entry) -> bool:
-        """Whether the experiment may have jobs, for instance as it was stopped while it could not be opened."""
-        if entry.id in self._supervisor.not_opened or entry.id in self._supervisor.unsettled:
-            return True
-        return await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
-
-    async def _end_left_jobs(self, entry: Entry) -> None:
-        """Ends the jobs of a deleted experiment; those that cannot be ended now stay noted in the index."""
-        may_have_jobs, now_ms = await self._may_have_jobs(entry), self._shared.clock()
-        await self._shared.leftovers.end_deleted(entry, now_ms, may_have_jobs=may_have_jobs)
 
     async def _close_all(self, id: str) -> None:
         self._supervisor.give_up(id)

@@ -7,8 +7,8 @@ import logging
 import secrets
 import sqlite3
 import sys
-from collections.abc import Collection, Mapping
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from nni_manager.config import admission, experiment_file
@@ -19,13 +19,12 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
-from nni_manager.store import private
+from nni_manager.store import private, stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.experiment import experiments, jobs, services, trials
-from nni_manager.store.folder import Folder
+from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.migrate import migrate
 from nni_manager.store.nni import nni_folder, nni_format
-from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
 
 log = logging.getLogger(__name__)
@@ -107,14 +106,21 @@ def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopenin
 
     Raises InvalidInput for unknown secrets, and AlreadyOwned, without a change, while another manager has it open.
     """
-    folder.require_database()
-    lock = own(folder)
-    try:
-        adopt(folder)
-        migrate(folder.database, "experiment")
-        return _set_running(folder, endpoint, now_ms, how)
-    finally:
-        lock.release()
+    with _writing(folder) as connection:
+        before = experiments.load(connection).status
+        trials.reopen_stopped(connection)
+        experiments.count_to_last_event(connection, now_ms)  # before the hold is cleared, which is not counted
+        experiments.set_hold(connection, None)
+        experiments.forget_failures(connection)
+        services.clear_holds(connection)
+        experiments.set_endpoint(connection, endpoint)
+        if how.debug:
+            spec = experiment_file.from_canonical(json.loads(experiments.load(connection).config))
+            experiments.set_config(connection, json.dumps(experiment_file.in_debug(spec).canonical))
+        if how.secrets:
+            renew(connection, folder, how.secrets)
+        experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
+        return before
 
 
 def require_idle(folder: Folder) -> None:
@@ -145,57 +151,47 @@ def restore_status(folder: Folder, status: ExperimentStatus, ended_ms: int) -> N
                 experiments.set_status(connection, status, ended_ms)
 
 
-def own(folder: Folder) -> Ownership:
-    """The lock of a folder that is about to be written. Raises AlreadyOwned or StoreUnavailable."""
+@contextmanager
+def _writing(folder: Folder) -> Iterator[sqlite3.Connection]:
+    """A transaction in the database of a closed experiment, which is locked, and upgraded first. Raises NotFound,
+    AlreadyOwned or StoreError."""
+    folder.require_database()
     try:
-        return _lock(folder)
+        lock = _lock(folder)
     except OSError as error:
         raise StoreUnavailable(
             f"the folder {folder.path} cannot be written ({error.strerror}), so its experiment cannot go on; make it"
             " writable, or copy it"
         ) from error
+    try:
+        adopt(folder)
+        migrate(folder.database, "experiment")
+        with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise classified(folder.database, error) from error
+    finally:
+        lock.release()
 
 
 def _lock(folder: Folder) -> Ownership:
     return Ownership(folder.lock, f"the experiment folder {folder.path}")
 
 
-def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
-    connection = sqlite3.connect(folder.database, timeout=1)
-    try:
-        with connection:
-            before = experiments.load(connection).status
-            trials.reopen_stopped(connection)
-            experiments.count_to_last_event(connection, now_ms)  # before the hold is cleared, which is not counted
-            experiments.set_hold(connection, None)
-            experiments.forget_failures(connection)
-            services.clear_holds(connection)
-            experiments.set_endpoint(connection, endpoint)
-            if how.debug:
-                _switch_debug_on(connection)
-            if how.secrets:
-                renew(connection, folder, how.secrets)
-            experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
-            return before
-    except sqlite3.DatabaseError as error:
-        raise classified(folder.database, error) from error
-    finally:
-        connection.close()
-
-
 def renew_secrets(folder: Folder, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
     """Replaces secrets of a closed experiment, and adds a missing environment. Raises as `renew`."""
-    folder.require_database()
-    lock = own(folder)
-    try:
-        adopt(folder)
-        migrate(folder.database, "experiment")
-        with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
-            renew(connection, folder, values, environment)
-    except sqlite3.DatabaseError as error:
-        raise classified(folder.database, error) from error
-    finally:
-        lock.release()
+    with _writing(folder) as connection:
+        renew(connection, folder, values, environment)
+
+
+def rename(folder: Folder, name: object) -> tuple[str | None, str]:
+    """Gives a closed experiment another name; None: none. Returns the name and the platform as the config has them now.
+    Raises InvalidInput."""
+    with _writing(folder) as connection:
+        before = experiment_file.from_canonical(json.loads(experiments.load(connection).config))
+        spec = experiment_file.change(before, {"experimentName": name})
+        experiments.set_config(connection, json.dumps(spec.canonical))
+        return spec.name, stored_config.platform(spec.canonical)
 
 
 def note_ended(folder: Folder, job_names: Collection[str]) -> None:
@@ -207,8 +203,3 @@ def note_ended(folder: Folder, job_names: Collection[str]) -> None:
                 jobs.set_forgotten(connection, name)
     except (NniManagerError, sqlite3.DatabaseError) as error:
         log.warning("that the jobs left in %s were ended is not noted there: %s", folder.path, error)
-
-
-def _switch_debug_on(connection: sqlite3.Connection) -> None:
-    spec = experiment_file.from_canonical(json.loads(experiments.load(connection).config))
-    experiments.set_config(connection, json.dumps(experiment_file.in_debug(spec).canonical))

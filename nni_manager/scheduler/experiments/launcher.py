@@ -107,7 +107,9 @@ class Launcher:
         # until it is listed, the next daemon removes it after a kill
         await self._supervisor.write(lambda c: _announce(c, submission, folder))
         try:
-            await self._make(folder, submission, endpoint)
+            data_dir, now_ms = self._shared.settings.data_dir, self._shared.clock()
+            make = partial(experiment_folder.make, folder, submission, endpoint, data_dir=data_dir, now_ms=now_ms)
+            await in_thread(make)
             entry = await asyncio.to_thread(index.read_folder, folder)
             await self._supervisor.write(lambda c: index.put(c, entry))
             experiment = await self._supervisor.open(entry)
@@ -119,11 +121,6 @@ class Launcher:
         if experiment.loop.has_runner:
             with suppress(PlatformUnavailable):  # its loop retries and reports it
                 await self._shared.trial_listener.open(id_)  # so that the answer has its warnings
-
-    async def _make(self, folder: Folder, submission: Submission, endpoint: Endpoint | None) -> None:
-        data_dir, now_ms = self._shared.settings.data_dir, self._shared.clock()
-        make = partial(experiment_folder.make, folder, submission, endpoint, data_dir=data_dir, now_ms=now_ms)
-        await in_thread(make)
 
     # Opening again
 

@@ -144,10 +144,9 @@ class Leftovers:
     # Retries
 
     async def _look(self) -> None:
-        """Retries all notes until it is cancelled."""
         while True:
             self._noted.clear()
-            self._plan_looks()
+            self._looks = {key: self._looks.get(key) or _next_look(Backoff(_LOOK_WAITS_S)) for key in self._known}
             next_s = min((at_s for _, at_s in self._looks.values()), default=None)
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(next_s):
@@ -155,9 +154,6 @@ class Leftovers:
             now_s = asyncio.get_running_loop().time()
             due = [key for key, (_, at_s) in self._looks.items() if at_s <= now_s and key in self._known]
             await asyncio.gather(*(self._look_after(key) for key in due))
-
-    def _plan_looks(self) -> None:
-        self._looks = {key: self._looks.get(key) or _next_look(Backoff(_LOOK_WAITS_S)) for key in self._known}
 
     async def _look_after(self, key: tuple[str, str]) -> None:
         is_at_work = key[0] in self.at_work()
@@ -262,7 +258,7 @@ def read_left_behind(
         replace(
             _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms),
             may_run=len(may_run.get(name, ())),
-            storage_key=experiments.storage_key(connection),
+            storage_key=row.storage_key,
         )
         for name, found in names.items()
     ]
@@ -275,10 +271,11 @@ def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJob
             return read_left_behind(connection, entry.folder, now_ms, sentence=sentence)
     except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
         log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
-    platforms = filter(None, entry.platform.split(","))
+    platforms = list(filter(None, entry.platform.split(",")))
+    services = stored_config.services({"trainingService": [{"platform": one} for one in platforms]})
     return [
         _left(entry.id, service, {"platform": platform}, {}, (), sentence, now_ms)
-        for service, platform in zip(_names(entry), platforms, strict=False)
+        for service, platform in zip(services, platforms, strict=True)
     ]
 
 
@@ -293,7 +290,7 @@ def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
                 replace(
                     _left(row.id, name, sections[name], values, (), sentence, now_ms),
                     may_run=len(may_run.get(name, ())),
-                    storage_key=experiments.storage_key(connection),
+                    storage_key=row.storage_key,
                 )
                 for name in used
                 if name in sections and _leaves_files(name, sections[name], values)
@@ -319,10 +316,6 @@ def _leaves_files(service: str, section: Mapping[str, Any], values: Mapping[str,
         return adapter.capabilities_for(credentials.adapter_config(spec, values)).leaves_files
     except (NniManagerError, ValueError, KeyError):
         return False
-
-
-def _names(entry: Entry) -> list[str]:
-    return list(stored_config.services({"trainingService": [{"platform": one} for one in entry.platform.split(",")]}))
 
 
 def _sections(
@@ -357,7 +350,6 @@ def _left(
 
 
 def _connection_key(service: PlatformSpec, values: Mapping[str, str]) -> str:
-    """The connection key; the platform's name if adapter or section are unknown."""
     try:
         return registry.adapter_of(service).connection_key(credentials.adapter_config(service, values))
     except (NniManagerError, ValueError, KeyError):

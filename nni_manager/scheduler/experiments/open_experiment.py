@@ -6,30 +6,25 @@ import asyncio
 import json
 import logging
 import sqlite3
-import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import NamedTuple
 
 from nni_manager.config import credentials, experiment_file
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec, StoredExperiment
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec, PlatformSpec, StoredExperiment
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiment_log import ExperimentLog
-from nni_manager.scheduler.experiments.build import Build, Parts
 from nni_manager.scheduler.experiments.code import CodeArchive
-from nni_manager.scheduler.experiments.shared_parts import SharedParts
-from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.scheduler.experiments.services import Build, Parts, SharedParts
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import private, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services
 from nni_manager.store.experiment.services import ServiceRow
-from nni_manager.store.folder import Folder
+from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.migrate import migrate
-from nni_manager.store.ownership import Ownership
 from nni_manager.store.private import Kept
 from trial_runner.wire.backoff import Backoff
 
@@ -149,7 +144,9 @@ class OpenExperiment:
                 if (corruption := _corruption(error)) is not None:
                     raise corruption from error
                 log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
-                self.loop.inbox.put_on_hold(_internal(error))
+                sentence = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
+                details = "".join(traceback.format_exception(error))
+                self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=sentence, details=details))
                 await asyncio.sleep(backoff.next_wait())
 
     async def close(self) -> None:
@@ -167,8 +164,7 @@ async def open_experiment(
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
-        stored = await database.try_write(lambda c: _load(c, folder, shared.clock()))
-        row = stored.row
+        row, gone, kept = await database.try_write(lambda c: _load(c, folder, shared.clock()))
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         environment: dict[str, str] = {}
@@ -179,12 +175,9 @@ async def open_experiment(
             database=database,
             shared=shared,
             environment=environment,
-            interpreter=stored.interpreter or sys.executable,
             changes=changes,
-            nonce=stored.nonce,
-            storage_key=stored.storage_key,
-            secrets=stored.kept.secrets,
-            removed=stored.removed,
+            secrets=kept.secrets,
+            removed=gone,
         )
         parts = build.parts(lambda result: on_status(row.id, result))
         return OpenExperiment(
@@ -194,35 +187,20 @@ async def open_experiment(
             changes=changes,
             held=held.pop_all(),
             environment=environment,
-            kept=stored.kept,
+            kept=kept,
         )
 
 
-class _Stored(NamedTuple):
-    """The stored data for opening an experiment."""
-
-    row: StoredExperiment
-    interpreter: str
-    #: Services that left the config and still have attempts.
-    removed: tuple[PlatformSpec, ...]
-    kept: Kept
-    nonce: str
-    storage_key: str
-
-
-def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Stored:
+def _load(
+    connection: sqlite3.Connection, folder: Folder, now_ms: int
+) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept]:
+    """(the experiment, services that left the config and still have attempts, private data), to open it with."""
     if experiments.is_missing(connection):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
-    return _Stored(
-        row=experiments.load(connection),
-        interpreter=experiments.interpreter(connection),
-        kept=_kept(folder),
-        removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
-        nonce=experiments.nonce(connection),
-        storage_key=experiments.storage_key(connection),
-    )
+    gone = tuple(one for one in removed(services.load(connection)) if jobs.has_any(connection, one.service))
+    return experiments.load(connection), gone, _kept(folder)
 
 
 def _kept(folder: Folder) -> Kept:
@@ -236,11 +214,12 @@ def _kept(folder: Folder) -> Kept:
 
 def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
     """Updates stored paths after the folder, with code in it, was moved."""
-    before, now = experiments.folder(connection), str(folder.path)
+    row, now = experiments.load(connection), str(folder.path)
+    before = row.folder
     if before == now:
         return
     experiments.set_folder(connection, now)
-    config = stored_config.read(experiments.load(connection).config, folder.database)
+    config = stored_config.read(row.config, folder.database)
     if (moved := experiment_file.move_code(config, before, now)) != config:
         experiments.set_config(connection, json.dumps(moved))
 
@@ -250,14 +229,6 @@ def _corruption(error: Exception) -> StoreCorrupt | None:
     if isinstance(error, ExceptionGroup):
         return next(filter(None, map(_corruption, error.exceptions)), None)
     return error if isinstance(error, StoreCorrupt) else None
-
-
-def _internal(error: Exception) -> Hold:
-    return Hold(
-        code=HoldCode.INTERNAL,
-        sentence=f"a fault in the manager ({error!r}); nothing is lost, resume tries again",
-        details="".join(traceback.format_exception(error)),
-    )
 
 
 def removed(known: Mapping[str, ServiceRow]) -> tuple[PlatformSpec, ...]:

@@ -1,14 +1,15 @@
-"""Preflight of adapters before an experiment is created, the plan of its first jobs, and the host of an adapter without
-a loop, which also serves clean-up."""
+"""Adapters without a loop, and the host that they have: their preflight before an experiment is created, the plan of
+its first jobs, and what is left on their services."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from nni_manager.config import admission, credentials
 from nni_manager.domain.errors import BadCredentials, InvalidInput, NniManagerError, PlatformUnavailable
@@ -20,14 +21,17 @@ from nni_manager.platform_kit.contract import (
     Delivery,
     Host,
     JobPlan,
+    LeftObject,
     PreflightFinding,
     Severity,
 )
 from nni_manager.platform_kit.secret_texts import PrivateText
-from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.store.folder import Folder
 from nni_manager.store.private import ServiceText
+
+T = TypeVar("T")
 
 
 def standalone_host(
@@ -56,15 +60,10 @@ def standalone_host(
         register=_nothing,
         exited=_nothing,
         shared_storage=lambda: storage,
-        private=_private(folder, service),
+        private=ServiceText(Folder(folder).private, service) if folder.is_dir() else PrivateText(),
         storage_key=storage_key,
         caller_environment=environment,
     )
-
-
-def _private(folder: Path, service: str) -> PrivateText:
-    """The service's private text in the experiment's folder; not stored if there is no folder."""
-    return ServiceText(Folder(folder).private, service) if folder.is_dir() else PrivateText()
 
 
 async def _deliver(*_: object, **__: object) -> Delivery:
@@ -195,26 +194,70 @@ async def plan_jobs(submission: Submission, connections: Connections) -> Sequenc
     await look(spec, secrets, connections, Folder(folder), submission.environment)
     storage = credentials.filled_storage(spec, secrets)
 
-    async def ask(service: PlatformSpec) -> ServicePlan:
+    async def one(service: PlatformSpec) -> ServicePlan:
         host = standalone_host(id, service.service, folder, connections, storage)
-        return await _ask_plan(spec, service, secrets, host)
+        trials = min(spec.trial_concurrency, service.trial_concurrency or spec.trial_concurrency)
+        trials = trials if spec.max_trial_number is None else min(trials, spec.max_trial_number)
+        plan, trouble = await _asked("plan", service.service, _planned(service, secrets, host, trials))
+        return ServicePlan(service=service.service, platform=service.name, trials=trials, plan=plan, trouble=trouble)
 
-    return await asyncio.gather(*map(ask, spec.platforms))
+    return await asyncio.gather(*map(one, spec.platforms))
 
 
-async def _ask_plan(spec: ExperimentSpec, service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> ServicePlan:
-    trials = min(spec.trial_concurrency, service.trial_concurrency or spec.trial_concurrency)
-    trials = trials if spec.max_trial_number is None else min(trials, spec.max_trial_number)
-    plan, trouble = None, ""
+async def _planned(service: PlatformSpec, secrets: Mapping[str, str], host: Host, trials: int) -> JobPlan | None:
+    async with registry.adapter_of(service)(credentials.adapter_config(service, secrets), host) as platform:
+        return await platform.plan(trials)
+
+
+async def _asked(verb: str, service: str, asking: Awaitable[T]) -> tuple[T | None, str]:
+    """(an adapter's answer, why there is none); an error is told, not raised. `verb`: of `TIME_LIMITS_S`."""
     try:
-        async with asyncio.timeout(TIME_LIMITS_S["plan"]):
-            async with registry.adapter_of(service)(credentials.adapter_config(service, secrets), host) as platform:
-                plan = await platform.plan(trials)
+        async with asyncio.timeout(TIME_LIMITS_S[verb]):
+            return await asking, ""
     except TimeoutError:
-        trouble = f"no answer within {TIME_LIMITS_S['plan']:.0f} s"
+        return None, f"no answer within {TIME_LIMITS_S[verb]:.0f} s"
     except NniManagerError as error:
-        trouble = str(error)
+        return None, str(error)
     except Exception as error:
-        log.exception("the plan of %s failed", service.service, extra={"action": "barrier"})
-        trouble = f"the platform's adapter failed: {error!r}"
-    return ServicePlan(service=service.service, platform=service.name, trials=trials, plan=plan, trouble=trouble)
+        log.exception("'%s' of %s failed", verb, service, extra={"action": "barrier"})
+        return None, f"the platform's adapter failed: {error!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOnService:
+    """The leftovers on one training service."""
+
+    service: str
+    platform: str
+    #: Identity of this manager.
+    identity: str
+    objects: Sequence[LeftObject] = ()
+    #: Why it could not be asked, or not all objects be removed; empty: no problem.
+    trouble: str = ""
+
+
+async def find_left(
+    submission: Submission, connections: Connections, at_work: Collection[str], remove: Collection[str] | None
+) -> Sequence[LeftOnService]:
+    """Finds what is left on the services of a config that can say, of experiments that are not `at_work`: these may be
+    unknown here, as their folders were lost or another manager made them. With `remove` (ids): removes and returns only
+    theirs."""
+    able = [service for service in submission.spec.platforms if registry.find(service.name).finds_left]
+    folder = Path(submission.spec.working_directory) / submission.id  # which is never made
+
+    async def ask(service: PlatformSpec) -> Sequence[LeftObject]:
+        host = standalone_host(submission.id, service.service, folder, connections)
+        platform = registry.adapter_of(service)(credentials.adapter_config(service, submission.secrets), host)
+        return await platform.find_left(at_work, remove)
+
+    async def one(service: PlatformSpec) -> LeftOnService:
+        found, trouble = await _asked("clean for good", service.service, ask(service))
+        return LeftOnService(
+            service=service.service,
+            platform=service.name,
+            objects=found or (),
+            trouble=trouble,
+            identity=connections.identity,
+        )
+
+    return await asyncio.gather(*map(one, able))

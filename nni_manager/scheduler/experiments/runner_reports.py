@@ -2,19 +2,197 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import json
+import os
+import re
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from nni_manager.domain.errors import AttemptDecided, StoreUnavailable
-from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerIdentity, Unstored
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy
+from nni_manager.domain.evidence import apart_ms, possible_ms
+from nni_manager.domain.ids import attempt_directory, job_name
+from nni_manager.domain.job import JobState
 from nni_manager.scheduler.experiments.code import CodeArchive
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
-from nni_manager.store.experiment import runners
+from nni_manager.scheduler.turns.trial_listener import RunnerTokens
+from nni_manager.shared_storage import kept_logs
+from nni_manager.store.experiment import jobs, runners
+from nni_manager.store.experiment.metrics import Stored
+from nni_manager.store.experiment.runners import RunnerSide
 from nni_manager.store.index import index
+from trial_runner import protocol
+from trial_runner.wire import foreign_files
+
+T = TypeVar("T")
+
+#: Unstored lines of all runners above which further lines are refused with TooBusy.
+MAX_UNSTORED_LINES = 20_000
+#: Most processes per attempt with logs of their own.
+MOST_SOURCES = 64
+#: Seconds for a report to be stored; afterwards the runner has to post it again.
+_PATIENCE_S = 10.0
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerIdentity:
+    """Identity of a posting runner, after its token was checked."""
+
+    experiment_id: str
+    trial_id: str
+    attempt: int
+    #: Id of its container; empty: none.
+    container: str = ""
+
+    @property
+    def job_name(self) -> str:
+        return job_name(self.experiment_id, self.trial_id, self.attempt)
+
+
+class Unstored:
+    """Counts the received and not yet stored lines of all runners."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+
+
+class AttemptReports:
+    """The reports about one attempt. Every method but `write_log` raises AttemptDecided, and all StoreUnavailable."""
+
+    def __init__(
+        self, experiment: OpenExperiment, side: RunnerSide, runner: RunnerIdentity, unstored: Unstored
+    ) -> None:
+        self.experiment = experiment
+        self.side = side
+        self._runner = runner
+        self._unstored = unstored
+
+    def require_open(self) -> None:
+        """Raises AttemptDecided."""
+        if self.side.is_decided:
+            attempt = f"attempt {self._runner.attempt} of trial {self._runner.trial_id}"
+            raise AttemptDecided(f"{attempt} is decided; nothing more is taken from it")
+
+    def must_stop(self) -> bool:
+        """Whether the attempt is to stop; the question is the runner's heartbeat."""
+        self.require_open()
+        return self.side.must_stop
+
+    @property
+    def grace_s(self) -> float:
+        return self.experiment.spec.grace_period_s
+
+    @property
+    def archive(self) -> CodeArchive | None:
+        """The code archive of the attempt; None: no code is sent."""
+        return self.experiment.code_archive(self.side.service)
+
+    async def code(self) -> Path | None:
+        """Path of the packed code; None: no code is sent."""
+        self.require_open()
+        return await self.archive.path() if self.archive is not None else None
+
+    def started(self, started_ms: int | None, sent_ms: int | None, now_ms: int) -> bool:
+        """Returns whether the trial must stop. `sent_ms`: when the report was sent; both times by the runner's
+        clock."""
+        self.require_open()
+        side = self.side
+        started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(sent_ms, now_ms))
+        self.experiment.loop.inbox.report({side.job_name: Observation(state=JobState.RUNNING, started_ms=started_ms)})
+        return side.must_stop
+
+    async def exited(self, runner_exit: Mapping[str, Any]) -> bool:
+        """Answers whether the trial must stop. `runner_exit`: the post, which `domain.evidence.RunnerExit` reads."""
+        self.require_open()
+        await self._stored(self.experiment.messages.exited(self.side.job_name, self._runner_exit(runner_exit)))
+        return self.side.must_stop
+
+    def _runner_exit(self, runner_exit: Mapping[str, Any]) -> str:
+        return json.dumps(
+            {**runner_exit, "container": self._runner.container} if self._runner.container else runner_exit
+        )
+
+    async def offsets(self) -> dict[str, int]:
+        """Outbox → bytes stored."""
+        return await self.experiment.database.read(lambda c: jobs.offsets(c, self.side.job_name))
+
+    async def lines(
+        self, outbox: str, start: int, end: int, lines: Sequence[str], runner_exit: Mapping[str, Any] | None = None
+    ) -> int:
+        """Stores complete lines of one outbox; answers how many of its bytes are stored.
+
+        `runner_exit`: as of `exited`, where it came with them; it is stored if they are, in the same commit. Raises
+        TooBusy, and InvalidInput for one outbox too many.
+        """
+        self.require_open()
+        if self._unstored.lines + len(lines) > MAX_UNSTORED_LINES and self._unstored.lines:
+            raise TooBusy("more results come in than can be stored; they are taken again in a second")
+        self._unstored.lines += len(lines)
+        try:
+            if outbox not in self.side.outboxes and len(self.side.outboxes) >= protocol.MOST_OUTBOXES:
+                raise InvalidInput(
+                    f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some"
+                )
+            storing = self.experiment.messages.store(
+                self.side.job_name,
+                outbox,
+                start,
+                end,
+                lines,
+                container=self._runner.container,
+                runner_exit=self._runner_exit(runner_exit) if runner_exit else "",
+            )
+            receipt = await self._stored(storing)
+            return receipt.offset if receipt.stored is not Stored.FENCED else (await self.offsets()).get(outbox, 0)
+        finally:
+            self._unstored.lines -= len(lines)
+
+    async def _stored(self, storing: Coroutine[Any, Any, T]) -> T:
+        """Waits for the commit. Raises StoreUnavailable, as queued reports must not fill the memory; runners post
+        again."""
+        if trouble := self.experiment.database.trouble:
+            storing.close()
+            raise StoreUnavailable(f"{trouble}; nothing was taken, try again later")
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await storing
+        except TimeoutError:
+            raise StoreUnavailable("this is not stored yet; post it again") from None
+
+    async def write_log(self, file: str, offset: int, data: bytes, source: str = "") -> int:
+        """Appends to a log of the attempt; repeats are ignored. Returns the number of bytes received so far.
+
+        `source`: another process of the job, with logs of its own. Raises InvalidInput for too many of them. Logs are
+        also accepted from a closed attempt: a runner reports the end first, and its job is kept while logs arrive.
+        """
+        experiment, side = self.experiment, self.side
+        if (service := experiment.loop.services.get(side.service)) is not None:  # else it was removed meanwhile
+            service.forgetting.wait_longer(side.job_name)
+        if file not in protocol.LOG_FILES:
+            raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
+        attempt, trials = attempt_directory(self._runner.trial_id, self._runner.attempt), experiment.folder.trials
+        name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
+        if source:
+            await asyncio.to_thread(_require_few_sources, str(trials), attempt, name, file)
+        try:
+            most = experiment.spec.max_log_bytes
+            return await asyncio.to_thread(kept_logs.append, str(trials), f"{attempt}/{name}", offset, data, most)
+        except OSError as error:
+            raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
+
+
+def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> None:
+    """Raises InvalidInput for a log above the limit of files. Blocks."""
+    foreign_files.make_folder(trials, attempt)
+    with foreign_files.opened_folder(trials, attempt) as folder:
+        known = [entry for entry in os.listdir(folder) if entry.startswith(f"{file}-")]
+    if name not in known and len(known) >= MOST_SOURCES:
+        raise InvalidInput(f"source: {file} of at most {MOST_SOURCES} processes of an attempt is kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,31 +255,11 @@ class RunnerReports:
         attempt.require_open()
         return attempt.side.record
 
-    async def started(self, runner: RunnerIdentity, started_ms: int | None, sent_ms: int | None = None) -> bool:
-        """As `AttemptReports.started`."""
-        return (await self.attempt(runner)).started(started_ms, sent_ms, self.now_ms())
-
-    async def exited(self, runner: RunnerIdentity, runner_exit: Mapping[str, Any]) -> bool:
-        """As `AttemptReports.exited`."""
-        return await (await self.attempt(runner)).exited(runner_exit)
-
-    async def lines(self, runner: RunnerIdentity, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
-        """As `AttemptReports.lines`."""
-        return await (await self.attempt(runner)).lines(outbox, start, end, lines)
-
     async def offsets(self, runner: RunnerIdentity) -> dict[str, int]:
         """Bytes stored of each outbox."""
         attempt = await self._find(runner)
         attempt.require_open()
         return dict(attempt.side.outboxes)
-
-    async def write_log(self, runner: RunnerIdentity, file: str, offset: int, data: bytes, source: str = "") -> int:
-        """As `AttemptReports.write_log`."""
-        return await (await self.attempt(runner)).write_log(file, offset, data, source)
-
-    async def must_stop(self, runner: RunnerIdentity) -> bool:
-        """As `AttemptReports.must_stop`."""
-        return (await self.attempt(runner)).must_stop()
 
     async def code(self, runner: RunnerIdentity) -> Path | None:
         """Path of the packed code; None: no code is sent."""
@@ -123,13 +281,9 @@ class RunnerReports:
 
     async def _experiment(self, runner: RunnerIdentity) -> OpenExperiment:
         experiment = self._supervisor.get(runner.experiment_id)
-        if experiment is None:
-            raise await self._closed(runner.experiment_id)
-        return experiment
-
-    async def _closed(self, experiment_id: str) -> Exception:
-        """The error for an experiment that is not open; a retryable one if it is listed as open."""
-        entry = await self._supervisor.index.read(lambda c: index.get(c, experiment_id))
-        if entry.is_open:
-            return StoreUnavailable(f"experiment {experiment_id} is not open yet; try again in a moment")
-        return AttemptDecided(f"experiment {experiment_id} is stopped; nothing is taken for it")
+        if experiment is not None:
+            return experiment
+        id_ = runner.experiment_id
+        if (await self._supervisor.index.read(lambda c: index.get(c, id_))).is_open:
+            raise StoreUnavailable(f"experiment {id_} is not open yet; try again in a moment")
+        raise AttemptDecided(f"experiment {id_} is stopped; nothing is taken for it")

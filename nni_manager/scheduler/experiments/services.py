@@ -1,30 +1,60 @@
-"""The training services of one open experiment: added, changed and removed while it runs."""
+"""The parts of one open experiment, each built from finished ones, and the parts that all experiments share.
+
+Training services are added, changed and removed while the experiment runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from nni_manager.config import credentials
+from nni_manager.config.settings import Settings
+from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import StoreError
-from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.experiment import LiveSpec, PlatformSpec, StoredExperiment
+from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
+from nni_manager.scheduler.changes import Changes, DaemonWarnings
 from nni_manager.scheduler.experiments import preflight
 from nni_manager.scheduler.experiments.code import CodeArchive, archive_of
-from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.scheduler.experiments.leftovers import Leftovers
+from nni_manager.scheduler.experiments.submission import Endpoints
+from nni_manager.scheduler.tuning.feed import TunerFeed
+from nni_manager.scheduler.tuning.host import HostPlace
+from nni_manager.scheduler.turns.actions import Actions, JobFactory
 from nni_manager.scheduler.turns.deliveries import JobMessages
+from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import Make, TrainingService
+from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener
+from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import private
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import jobs
 from nni_manager.store.folder import Folder
 
-if TYPE_CHECKING:
-    from nni_manager.scheduler.experiments.shared_parts import SharedParts
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """The parts shared by all experiments of a daemon."""
+
+    settings: Settings
+    keeper: Keeper
+    connections: Connections
+    trial_listener: TrialListener
+    endpoints: Endpoints
+    clock: Clock
+    warnings: DaemonWarnings
+    leftovers: Leftovers
+    #: Changes of any open experiment, and of the list.
+    changes: Changes = field(default_factory=Changes)
 
 
 class Services:
@@ -151,4 +181,126 @@ class Services:
             shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
             private=private.ServiceText(self._folder.private, name),
             storage_key=self._storage_key,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of one open experiment."""
+
+    loop: ExperimentLoop
+    messages: JobMessages
+    spec: LiveSpec
+    services: Services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """Builds the parts of an experiment from its open folder."""
+
+    folder: Folder
+    row: StoredExperiment
+    spec: LiveSpec
+    database: Database
+    shared: SharedParts
+    #: The creator's environment; may be filled later.
+    environment: Mapping[str, str] = field(repr=False)
+    changes: Changes
+    #: Reference → value.
+    secrets: Mapping[str, str] = field(repr=False)
+    #: Services that left the config.
+    removed: tuple[PlatformSpec, ...]
+
+    def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
+        """The parts of the experiment. Raises InvalidInput for a platform that cannot be imported."""
+        inbox = Inbox()
+        inbox.removes_checkpoints = self.spec.now.kept_checkpoints is not None
+        heartbeats = Heartbeats(inbox.wake)
+        feed = self._feed(inbox)
+        messages = self._messages(inbox, feed)
+        services = self._services(inbox, messages, heartbeats)
+        actions = self._actions(inbox, feed, services.all, heartbeats)
+        loop = ExperimentLoop(
+            experiment_id=self.row.id,
+            spec=self.spec,
+            database=self.database,
+            inbox=inbox,
+            feed=feed,
+            services=services,
+            actions=actions,
+            heartbeats=heartbeats,
+            trial_listener=self.shared.trial_listener,
+            clock=self.shared.clock,
+            safety_poll_s=self.shared.settings.safety_poll_s,
+            changed=self.changes.note,
+            on_status=on_status,
+        )
+        return Parts(loop=loop, messages=messages, spec=self.spec, services=services)
+
+    def _feed(self, inbox: Inbox) -> TunerFeed:
+        place = HostPlace(
+            interpreter=self.row.interpreter or sys.executable,
+            environment=self.environment,
+            folder=self.folder.checkpoint,
+            log_folder=self.folder.log,
+        )
+        return TunerFeed(
+            self.database,
+            self.spec,
+            place,
+            reported=self.row.ended_trials,
+            patience_s=self.shared.settings.tuner_patience_s,
+            wake=inbox.wake,
+        )
+
+    def _messages(self, inbox: Inbox, feed: TunerFeed) -> JobMessages:
+        return JobMessages(
+            experiment_id=self.row.id,
+            spec=self.spec,
+            database=self.database,
+            inbox=inbox,
+            judge=feed.judge,
+            changed=self.changes.note,
+            clock=self.shared.clock,
+        )
+
+    def _services(self, inbox: Inbox, messages: JobMessages, heartbeats: Heartbeats) -> Services:
+        services = Services(
+            experiment_id=self.row.id,
+            folder=self.folder,
+            database=self.database,
+            shared=self.shared,
+            inbox=inbox,
+            messages=messages,
+            changed=self.changes.note,
+            spec=self.spec,
+            silence_s=heartbeats.silence_s,
+            storage_key=self.row.storage_key,
+        )
+        for platform in self.spec.now.platforms:
+            services.add(platform, self.secrets)
+        for platform in self.removed:
+            services.add(platform, self.secrets, is_removed=True)
+        return services
+
+    def _actions(
+        self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], heartbeats: Heartbeats
+    ) -> Actions:
+        factory = JobFactory(
+            experiment_id=self.row.id,
+            spec=self.spec,
+            folder_of_trials=self.folder.trials,
+            caller_environment=self.environment,
+            trial_listener=self.shared.trial_listener,
+            nonce=self.row.nonce,
+            storage_key=self.row.storage_key,
+        )
+        return Actions(
+            services=services,
+            inbox=inbox,
+            jobs=factory,
+            spec=self.spec,
+            heartbeats=heartbeats,
+            want=feed.want,
+            clock=self.shared.clock,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -16,7 +16,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
-from nni_manager.scheduler.experiments.shared_parts import SharedParts
+from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments
@@ -78,7 +78,10 @@ class Supervisor:
                 if entry.is_open and entry.status is ExperimentStatus.STOPPED:
                     self.settle_in_background(entry.id)
                 elif entry.is_open:
-                    await self._open_or_note(entry)
+                    if not await self._try_open(entry):
+                        self._tasks[entry.id] = self._group.create_task(
+                            self._open_later(entry), name=f"opening {entry.id}"
+                        )
             try:
                 yield
             except Exception as error:
@@ -245,10 +248,6 @@ class Supervisor:
             if entry.status is ExperimentStatus.VIEWED:
                 self.viewed.add(entry.id)
 
-    async def _open_or_note(self, entry: Entry) -> None:
-        if not await self._try_open(entry):
-            self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
-
     async def _open_later(self, entry: Entry) -> None:
         """Retries until the disk can be written."""
         while True:
@@ -343,44 +342,45 @@ class Supervisor:
     async def _note_left(self, experiment: OpenExperiment, *, running: bool) -> None:
         """Notes the jobs that its services could not end or remove."""
         troubles = {one.name: one.trouble for one in experiment.loop.live_services}
+        await self._note_on_services(experiment, troubles, troubles.keys(), running=running)
+
+    async def _note_abandoned(self, experiment: OpenExperiment) -> None:
+        """Notes jobs that may run on removed services, after their trials were ended without these."""
+        removed = {name: one.state.trouble for name, one in experiment.loop.services.items() if one.is_removed}
+        noted = self.shared.leftovers.services_of(experiment.id)
+        if removed or noted:
+            await self._note_on_services(experiment, removed, noted, running=True, decided=True)
+
+    async def _note_on_services(
+        self,
+        experiment: OpenExperiment,
+        troubles: Mapping[str, str],
+        noted: Collection[str],
+        *,
+        running: bool,
+        decided: bool = False,
+    ) -> None:
+        """Notes what is left on its services; `noted`: those of which a note goes where nothing is. `decided`: jobs of
+        closed attempts alone, on the services that `troubles` names."""
         now_ms = self.shared.clock()
         try:
             found = await experiment.database.read(
-                lambda c: leftovers.read_left_behind(c, experiment.folder, now_ms, running=running)
+                lambda c: leftovers.read_left_behind(c, experiment.folder, now_ms, running=running, decided=decided)
             )
             for left in found:
-                trouble = troubles.get(left.service) or left.sentence or "it could not be asked to end them"
-                await self.shared.leftovers.note(replace(left, sentence=trouble))
-            for service in troubles.keys() - {left.service for left in found}:
+                if left.service in troubles or not decided:
+                    trouble = troubles.get(left.service) or left.sentence or "it could not be asked to end them"
+                    await self.shared.leftovers.note(replace(left, sentence=trouble))
+            for service in set(noted) - {left.service for left in found}:
                 await self.shared.leftovers.forget(experiment.id, service)
         except StoreError as error:
             log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
 
     async def _note_ended(self, left: LeftoverJobs) -> None:
-        """Marks ended leftover jobs in the database of their closed experiment."""
         entry = await self.index.read(lambda c: index.find(c, left.experiment_id))
         if entry is not None and left.experiment_id not in self._open:
             await asyncio.to_thread(experiment_folder.note_ended, entry.folder, left.job_names)
             self.shared.changes.note()
-
-    async def _note_abandoned(self, experiment: OpenExperiment) -> None:
-        """Notes jobs that may run on removed services, after their trials were ended without these."""
-        removed = {name: one for name, one in experiment.loop.services.items() if one.is_removed}
-        noted, now_ms = self.shared.leftovers.services_of(experiment.id), self.shared.clock()
-        if not removed and not noted:
-            return
-        try:
-            found = await experiment.database.read(
-                lambda c: leftovers.read_left_behind(c, experiment.folder, now_ms, running=True, decided=True)
-            )
-            left = {one.service: one for one in found if one.service in removed}
-            for name, one in left.items():
-                trouble = removed[name].state.trouble or one.sentence or "it could not be asked to end them"
-                await self.shared.leftovers.note(replace(one, sentence=trouble))
-            for name in noted - {one.service for one in found}:
-                await self.shared.leftovers.forget(experiment.id, name)
-        except StoreError as error:
-            log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
 
 
 async def _results(experiment: OpenExperiment) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentStatus, Hold, NeedlessCheckpoint
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
-from nni_manager.domain.stored_state import NeedlessCheckpoint
 from nni_manager.domain.trial import StopRequest, TrialStatus
 
 
@@ -83,7 +82,7 @@ class Finish:
     stderr_tail: str = ""
     #: The last of these lines, if the trial failed and `message` does not contain it.
     last_words: str = ""
-    #: As `domain.failure.failure_key` says.
+    #: As `domain.trial.failure_key` says.
     failure_key: str = ""
     #: Training service of its attempt; empty: it had none.
     service: str = ""

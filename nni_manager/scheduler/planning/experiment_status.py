@@ -1,14 +1,21 @@
-"""The experiment's next status, and the limits on new trials."""
+"""The experiment's next status, the limits on new trials, and holds for repeated failures, which would use up its
+budget.
+
+`finished`, throughout: the ends that this plan decided, in order.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, StoredExperiment
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.text import last_line, printable
+from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.planning.snapshot import Snapshot
+from trial_runner import protocol
 
 
 def takes_attempts(snapshot: Snapshot) -> bool:
@@ -42,13 +49,11 @@ def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisi
     if status is not snapshot.experiment.status:
         decisions.records.append(SetStatus(status=status, error=mismatch))
         decisions.wake_at(snapshot.here.now_ms)
-    elif _counts_down(snapshot, status) and snapshot.spec.max_experiment_duration_s is not None:
-        left_ms = snapshot.spec.max_experiment_duration_s * 1000 - snapshot.exec_ms
+        return
+    longest_s = snapshot.spec.max_experiment_duration_s
+    if longest_s is not None and status is ExperimentStatus.RUNNING and snapshot.experiment.is_counting:
+        left_ms = longest_s * 1000 - snapshot.exec_ms
         decisions.wake_at(snapshot.here.now_ms + max(0, left_ms) + 1)
-
-
-def _counts_down(snapshot: Snapshot, status: ExperimentStatus) -> bool:
-    return status is ExperimentStatus.RUNNING and snapshot.experiment.is_counting
 
 
 def _next_status(
@@ -70,3 +75,97 @@ def _next_status(
         asks_again = finished or here.asked  # the last result may give the tuner a new idea
         return ExperimentStatus.TUNER_NO_MORE_TRIAL if still_open or asks_again else ExperimentStatus.DONE
     return ExperimentStatus.RUNNING
+
+
+#: Number of first trials that put the experiment on hold if all fail in the same way.
+SAME_FAILURES = 5
+
+
+def hold_for_failures(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
+    """The hold for failures of the first trials, of too many in a row, or of more than allowed; else None."""
+    return _first_ones(snapshot, finished) or _in_a_row(snapshot, finished) or _more_than_may(snapshot, finished)
+
+
+def _first_ones(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
+    if not finished or snapshot.experiment.ended_trials >= SAME_FAILURES:
+        return None
+    ended = [*snapshot.stored.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
+    first = ended[:SAME_FAILURES]
+    # a platform's sentence may name the job, and so the trial, or its folder
+    ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
+    if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
+        return None
+    example = finished[SAME_FAILURES - 1 - len(snapshot.stored.first_ended)]  # its stderr is at hand
+    return _same_failure(snapshot, f"the first {SAME_FAILURES} trials all failed in the same way", example)
+
+
+def _in_a_row(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
+    """The hold once `maxSameFailures` consecutive ends have one failure key."""
+    most = snapshot.spec.max_same_failures
+    keys = [*snapshot.stored.last_keys, *(end.failure_key for end in finished)]
+    for number, end in enumerate(finished, start=len(snapshot.stored.last_keys) + 1):
+        if most and end.failure_key and keys[max(0, number - most) : number] == [end.failure_key] * most:
+            return _same_failure(snapshot, f"{most} trials in a row failed in the same way (maxSameFailures)", end)
+    return None
+
+
+def _same_failure(snapshot: Snapshot, what: str, example: Finish) -> Hold:
+    how = reason_in_words(example.reason, example.message)
+    sentence = f"{what}: {how}; {_last_words(example)}{_what_to_do(snapshot, example)}"
+    return Hold(code=HoldCode.SAME_FAILURE, sentence=sentence, details=printable(example.stderr_tail))
+
+
+def _last_words(end: Finish) -> str:
+    """The last line of its stderr; the hold's details have more."""
+    if end.status is not TrialStatus.FAILED:
+        return ""
+    line = last_line(end.stderr_tail)
+    return f"the last line of its stderr is: {line}; " if line else "it wrote no stderr; "
+
+
+def _what_to_do(snapshot: Snapshot, end: Finish) -> str:
+    id_ = snapshot.experiment.id
+    shows = f"`nnictl log trial {id_} -T {end.trial_id}` shows all that trial {end.trial_id} wrote"
+    if end.status is not TrialStatus.FAILED:
+        return f"{shows}; once its training service keeps its jobs, `nnictl resume {id_}`"
+    return f"{shows}; put its code right, then `nnictl resume {id_}`; another trialCommand takes another experiment"
+
+
+def _more_than_may(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
+    """The hold at the first failure above `maxFailedTrials`."""
+    spec = snapshot.spec
+    new = [end for end in finished if end.failure_key]
+    failed = snapshot.stored.failed + len(new)
+    if spec.max_failed_trials is None or not new or failed <= spec.max_failed_trials:
+        return None
+    id_, last = snapshot.experiment.id, new[-1]
+    how = reason_in_words(last.reason, last.message, last.last_words)
+    sentence = (
+        f"{failed} trials failed, and maxFailedTrials lets {spec.max_failed_trials} fail; the last was trial"
+        f" {last.trial_id}: {how}; put right what fails, then `nnictl resume {id_}`, which counts from 0 again"
+    )
+    return Hold(code=HoldCode.TOO_MANY_FAILURES, sentence=sentence, details=printable(last.stderr_tail))
+
+
+def refusals(snapshot: Snapshot, finished: Sequence[Finish]) -> Mapping[str, Hold]:
+    """Training service → hold, for services that refused a job for good, and those whose Python cannot read the
+    function that trials call: the next job would end so, too."""
+    holds = {Reason.SUBMIT_REJECTED: _refusal, Reason.OTHER_PYTHON: _other_python}
+    return {end.service: holds[end.reason](snapshot, end) for end in reversed(finished) if end.reason in holds}
+
+
+def _refusal(snapshot: Snapshot, end: Finish) -> Hold:
+    sentence = (
+        f"{end.service} refused the job of trial {end.trial_id} for good: {end.message}; put that right, then"
+        f" `nnictl resume {snapshot.experiment.id}`"
+    )
+    return Hold(code=HoldCode.SUBMIT_REJECTED, sentence=sentence)
+
+
+def _other_python(snapshot: Snapshot, end: Finish) -> Hold:
+    line = next(line for line in printable(end.stderr_tail).splitlines() if protocol.OTHER_PYTHON_MARK in line)
+    sentence = (
+        f"{end.service} ran trial {end.trial_id} in another Python: {line.partition('nni_call: ')[2]};"
+        f" `nnictl resume {snapshot.experiment.id}` goes on where that version is there now"
+    )
+    return Hold(code=HoldCode.OTHER_PYTHON, sentence=sentence)

@@ -15,7 +15,6 @@ from nni_manager.domain.evidence import (
     unstarted,
     weigh,
 )
-from nni_manager.domain.failure import failure_key
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
@@ -26,6 +25,7 @@ from nni_manager.domain.trial import (
     StopRequest,
     TrialStatus,
     explain,
+    failure_key,
     outcome,
 )
 from nni_manager.scheduler.planning.decisions import (
@@ -71,14 +71,19 @@ def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> 
     elif (finding := _finding(snapshot, trial, job, decisions)) is not None:
         _settle(snapshot, trial, job, finding, decisions)
     elif (may_run := _out_of_reach(snapshot, trial, job, decisions)) is not None:
-        verdict = _STOPPED_AWAY if snapshot.is_stopping else _ended_away(trial)
+        verdict = _STOPPED_AWAY
+        if not snapshot.is_stopping:  # as if the service had ended the job on request
+            verdict = outcome(Observation(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
         _finish(snapshot, trial, verdict, AttemptEnd(report=may_run), decisions, may_run=True)
         if job.handle is not None:
             decisions.calls.append(Forget(handle=job.job_handle, service=job.service))
     else:
         _follow_state(snapshot, trial, job, decisions)
         if trial.asked is not None or snapshot.is_stopping or _ran_too_long(snapshot, trial, job, decisions):
-            _stop(snapshot, trial, job, decisions)
+            if trial.asked is None and snapshot.is_stopping:
+                decisions.records.append(RequestStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
+            if job.handle is not None and job.job_name not in snapshot.here.cancelled:
+                decisions.calls.append(Cancel(handle=job.job_handle, service=job.service))
 
 
 def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
@@ -194,7 +199,6 @@ def _waits_since(
 
 
 def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation) -> bool:
-    """Whether the runner may still report after the platform's end."""
     if platform.state is JobState.SUCCEEDED:
         return _had_a_runner(job) or snapshot.service(job.service).state.capabilities.expects_runner
     is_asked = trial.asked is not None or snapshot.is_stopping
@@ -220,7 +224,9 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
     if verdict.status is TrialStatus.WAITING:
         _give_up(snapshot, trial, verdict, finding, decisions)
     else:
-        if job.started_ms is not None and _tells_another_start(trial, job.started_ms):
+        told_ms = trial.started_ms
+        # another start than the trial's: it was not stored yet, or the clock was set meanwhile
+        if job.started_ms is not None and (told_ms is None or abs(job.started_ms - told_ms) >= _OTHER_START_MS):
             decisions.records.append(StartTrial(trial_id=trial.id, started_ms=job.started_ms))
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None and not _is_missed(job, verdict, finding):
@@ -234,13 +240,7 @@ def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
     return is_lost and job.unreachable_ms is not None and verdict.status is TrialStatus.WAITING
 
 
-def _tells_another_start(trial: OpenTrial, started_ms: int) -> bool:
-    """Whether the job's start differs from the trial's: it was not stored yet, or the clock was set meanwhile."""
-    return trial.started_ms is None or abs(started_ms - trial.started_ms) >= _OTHER_START_MS
-
-
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
-    """Gives the attempt up; the trial waits for a slot."""
     account = PLATFORM if verdict.reason in PLATFORM_FAILURES else USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
@@ -265,6 +265,7 @@ def _finish(
 ) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
     said = (verdict.message if succeeded else explain(report, trial.asked), finding.doubt)
+    line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
     record = Finish(
         trial_id=trial.id,
         attempt=trial.attempt,
@@ -275,18 +276,12 @@ def _finish(
         disagreement=finding.disagreement or finding.doubt,
         may_run=may_run,
         stderr_tail=report.stderr_tail,
-        last_words=_last_words(verdict, report),
+        last_words="" if line in report.message else line,
         failure_key=failure_key(verdict.status, verdict.reason, report, trial.id),
         service=trial.job.service if trial.job is not None else "",
     )
     decisions.records.append(record)
     forget_missed(snapshot, trial, decisions)
-
-
-def _last_words(verdict: Outcome, report: Observation) -> str:
-    """The last stderr line of a FAILED trial; empty: none, or the message contains it."""
-    line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
-    return "" if line in report.message else line
 
 
 def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> Observation | None:
@@ -310,11 +305,6 @@ def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
         return None
     why = job.unreachable or service.state.trouble or "it cannot be asked"
     return Observation(state=JobState.UNKNOWN, message=f"{MAY_STILL_RUN}{job.service}: {why}")
-
-
-def _ended_away(trial: OpenTrial) -> Outcome:
-    """The outcome as if the service had ended the job on request."""
-    return outcome(Observation(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
 
 
 _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED)
@@ -360,10 +350,3 @@ def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
         return False
     decisions.records.append(RequestStop(trial_id=trial.id, by=StopRequest.TIMEOUT))
     return True
-
-
-def _stop(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> None:
-    if trial.asked is None and snapshot.is_stopping:
-        decisions.records.append(RequestStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
-    if job.handle is not None and job.job_name not in snapshot.here.cancelled:
-        decisions.calls.append(Cancel(handle=job.job_handle, service=job.service))

@@ -2,7 +2,8 @@
 
 Level-based: it depends on the state, never on the event that woke the loop. A decision lost in a crash is taken again
 by the next turn. Order: ended attempts, stops, intended submissions, free slots, wait reasons, the experiment's status.
-`open_trial` decides about one trial, `experiment_status` about the experiment; this module about services and slots.
+`open_trial` decides about one trial, `experiment_status` about the experiment; this module about services,
+slots and, by `keepCheckpoints`, which checkpoints are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import OpenTrial, TrialStatus
-from nni_manager.scheduler.planning.checkpoints import note_checkpoints, remove_checkpoints
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     AskTuner,
@@ -27,14 +27,21 @@ from nni_manager.scheduler.planning.decisions import (
     Finish,
     GiveUpAttempt,
     HoldService,
+    NoteCheckpoint,
     PutOnHold,
+    RemoveCheckpoints,
     ReviveAttempt,
     SetWait,
     StartAttempt,
     Submit,
 )
-from nni_manager.scheduler.planning.experiment_status import set_status, takes_attempts, trials_left
-from nni_manager.scheduler.planning.failures import hold_for_failures, refusals
+from nni_manager.scheduler.planning.experiment_status import (
+    hold_for_failures,
+    refusals,
+    set_status,
+    takes_attempts,
+    trials_left,
+)
 from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
@@ -58,7 +65,12 @@ def plan(snapshot: Snapshot) -> Decisions:
     for trial in snapshot.stored.open_trials:
         decide_trial(snapshot, trial, decisions)
     finished = [record for record in decisions.records if isinstance(record, Finish)]
-    in_play, waiting = _going_on(snapshot, decisions)
+    ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
+    trials = [trial for trial in snapshot.stored.open_trials if trial.id not in ended]
+    in_play, waiting = (
+        [trial for trial in trials if trial.job is not None],
+        [trial for trial in trials if trial.job is None],
+    )
     snapshot = _notice_holds(snapshot, finished, decisions)
     _submit_intended(snapshot, in_play, decisions)
     taken = len(snapshot.stored.open_trials) - len(finished) - len(waiting)  # a retried trial keeps its slot
@@ -71,13 +83,6 @@ def plan(snapshot: Snapshot) -> Decisions:
     note_checkpoints(snapshot, decisions)
     remove_checkpoints(snapshot, decisions)
     return decisions
-
-
-def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial], list[OpenTrial]]:
-    """(trials with an open attempt, trials without one), oldest first."""
-    ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
-    trials = [trial for trial in snapshot.stored.open_trials if trial.id not in ended]
-    return [trial for trial in trials if trial.job is not None], [trial for trial in trials if trial.job is None]
 
 
 def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
@@ -179,7 +184,9 @@ def _fill_slots(
     left = [trial for trial in waiting[:free] if not _start(snapshot, trial, choice, decisions)]
     if snapshot.experiment.status.is_active:
         _make_trials(snapshot, max(0, free - len(waiting)), choice, decisions)
-    decisions.wants = dict.fromkeys(choice.lacking_room(), len(left) + _made_in_vain(decisions))
+    started = {record.attempt.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
+    in_vain = sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
+    decisions.wants = dict.fromkeys(choice.lacking_room(), len(left) + in_vain)
     return left + waiting[free:]
 
 
@@ -205,12 +212,6 @@ def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, deci
         Submit(attempt=attempt, sequence_id=trial.sequence_id, record=trial.record, continues=trial.continues)
     )
     return True
-
-
-def _made_in_vain(decisions: Decisions) -> int:
-    """Number of trials that this plan added without starting them."""
-    started = {record.attempt.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
-    return sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
 
 
 def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decisions) -> None:
@@ -256,7 +257,6 @@ def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions
 
 
 def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice: Choice, decisions: Decisions) -> None:
-    """Sets the wait reason of trials that wait for a slot or for room."""
     if not waiting:
         return
     wait = _wait_reason(snapshot, choice)
@@ -306,3 +306,23 @@ def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decis
         decisions.wake_at(next_ms)
     else:
         decisions.records.append(SetWait(trial_id=trial.id, wait=wait))
+
+
+#: A trial that ended otherwise may be looked at, or run again, with what it left.
+_ENDED_WELL = (TrialStatus.SUCCEEDED, TrialStatus.EARLY_STOPPED)
+
+
+def note_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
+    """Notes the trials that end well with this plan, where a service of theirs can remove what they leave."""
+    if snapshot.spec.kept_checkpoints is None:
+        return
+    for record in [one for one in decisions.records if isinstance(one, Finish)]:
+        can_remove = snapshot.service(record.service).state.capabilities.removes_checkpoints
+        if record.status in _ENDED_WELL and can_remove:
+            decisions.records.append(NoteCheckpoint(trial_id=record.trial_id))
+
+
+def remove_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
+    """Removes those that nothing needs any more."""
+    if found := snapshot.stored.needless:
+        decisions.calls.append(RemoveCheckpoints(checkpoints=found))

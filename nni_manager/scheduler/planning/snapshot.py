@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, StoredExperiment
+from nni_manager.domain.experiment import (
+    ExperimentSpec,
+    ExperimentStatus,
+    Hold,
+    HoldCode,
+    StoredExperiment,
+    StoredState,
+)
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait
 from nni_manager.domain.space.parameters import Proposal
-from nni_manager.domain.stored_state import StoredState
 from nni_manager.platform_kit.contract import Capabilities
 from trial_runner import protocol
 
@@ -126,7 +132,18 @@ class Snapshot:
     @staticmethod
     def of(stored: StoredState, spec: ExperimentSpec, here: ProcessState) -> Snapshot:
         """Combines the parts; services are those of the config, then others of this process."""
-        return Snapshot(stored=stored, spec=spec, services=tuple(_services(stored, spec, here)), here=here)
+        limits = {platform.service: platform.trial_concurrency for platform in spec.platforms}
+        services = tuple(
+            ServiceView(
+                name=name,
+                state=here.services.get(name, _UNKNOWN_SERVICE),
+                limit=limits.get(name),
+                hold=stored.holds.get(name),
+                is_removed=name not in limits,
+            )
+            for name in dict.fromkeys((*limits, *here.services))
+        )
+        return Snapshot(stored=stored, spec=spec, services=services, here=here)
 
     def with_hold(self, hold: Hold | None) -> Snapshot:
         """The snapshot with another hold of the experiment."""
@@ -157,18 +174,6 @@ class Snapshot:
         """Milliseconds that the experiment was active and not on hold."""
         counted = self.here.now_ms - self.experiment.counted_ms if self.experiment.is_counting else 0
         return self.experiment.exec_ms + max(0, counted)
-
-
-def _services(stored: StoredState, spec: ExperimentSpec, here: ProcessState) -> Iterator[ServiceView]:
-    limits = {platform.service: platform.trial_concurrency for platform in spec.platforms}
-    for name in (*limits, *(name for name in here.services if name not in limits)):
-        yield ServiceView(
-            name=name,
-            state=here.services.get(name, _UNKNOWN_SERVICE),
-            limit=limits.get(name),
-            hold=stored.holds.get(name),
-            is_removed=name not in limits,
-        )
 
 
 #: Of a service that this process has not created yet.

@@ -1,4 +1,4 @@
-"""One TensorBoard: its process, and the folder of links that it shows.
+"""One TensorBoard: its port and its process, and the folder of links that it shows.
 
 The process ends with the daemon, also with one that is killed: a shell beside it waits for the end of its own input,
 which only the daemon holds open, and ends them all.
@@ -10,17 +10,18 @@ import asyncio
 import os
 import re
 import signal
+import socket
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.text import last_line
-from nni_manager.scheduler.tensorboard import link_folders
-from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
+from nni_manager.scheduler.tensorboard import folders
+from nni_manager.scheduler.tensorboard.folders import TrialLogs
 
 HOST = "127.0.0.1"
 #: Seconds within which it must be there: it imports much.
@@ -83,7 +84,7 @@ class Board:
         """Returns once it answers. Raises InvalidInput with its last words, Conflict when it was closed meanwhile;
         nothing is left then."""
         try:
-            await asyncio.to_thread(link_folders.make, self._folder, self.logs)
+            await asyncio.to_thread(folders.make_links, self._folder, self.logs)
             command = (program, "--logdir", str(self._folder), "--host", HOST, "--port", str(self.port))
             self._process = await asyncio.create_subprocess_exec(
                 *("sh", "-c", _WITH_DAEMON, "tensorboard", *command),
@@ -109,7 +110,7 @@ class Board:
             await self._process.wait()
         if self._reading is not None:
             await asyncio.wait({self._reading})
-        await asyncio.to_thread(link_folders.remove, self._folder)
+        await asyncio.to_thread(folders.remove_links, self._folder)
         self.status = BoardStatus.ERROR if self.status is BoardStatus.ERROR else BoardStatus.STOPPED
 
     async def _until_ready(self) -> None:
@@ -155,3 +156,41 @@ class Board:
         if (found := _READY.search(line)) is not None and int(found[1]) == self.port:
             self.status = BoardStatus.RUNNING
             self._is_ready.set()
+
+
+FIRST, _COUNT = 6006, 200
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENS = "0A"
+
+
+def free_port(taken: Collection[int], wanted: int | None = None) -> int:
+    """The wanted port, else the first free one from 6006 on. Raises Conflict."""
+    if wanted is not None:
+        if wanted in taken or not is_free_port(wanted):
+            raise Conflict(f"port {wanted} is taken; name another one, or none")
+        return wanted
+    for port in range(FIRST, FIRST + _COUNT):
+        if port not in taken and is_free_port(port):
+            return port
+    raise Conflict(f"the ports from {FIRST} to {FIRST + _COUNT - 1} are taken; stop a TensorBoard")
+
+
+def is_free_port(port: int) -> bool:
+    """Whether a program could listen on it now."""
+    with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((HOST, port))
+        return True
+    return False
+
+
+def connected_ports() -> set[int]:
+    """Local ports with a connection, or one that ended within the last minute, by the kernel's table."""
+    found: set[int] = set()
+    for table in _TABLES:
+        with suppress(OSError):
+            for line in table.read_text(encoding="ascii").splitlines()[1:]:
+                _, local, other, state, *_ = line.split()
+                if state != _LISTENS:  # both ends: on one machine the browser's end may be the one that is left
+                    found |= {int(end.rpartition(":")[2], 16) for end in (local, other)}
+    return found

@@ -16,9 +16,9 @@ from typing import Protocol, TypeVar
 
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
-from nni_manager.scheduler.tensorboard import link_folders, log_folders, ports
-from nni_manager.scheduler.tensorboard.board import Board
-from nni_manager.scheduler.tensorboard.log_folders import TrialLogs
+from nni_manager.scheduler.tensorboard import folders
+from nni_manager.scheduler.tensorboard.board import Board, connected_ports, free_port, is_free_port
+from nni_manager.scheduler.tensorboard.folders import TrialLogs
 from nni_manager.store import private
 from nni_manager.store.folder import Folder
 
@@ -53,7 +53,7 @@ class TensorBoards:
 
     def __init__(self, service: Experiments, data_directory: Path, *, idle_s: float = _IDLE_S) -> None:
         self._service = service
-        self._folder = data_directory / link_folders.FOLDER
+        self._folder = data_directory / folders.FOLDER
         self._idle_s = idle_s
         self._boards: dict[str, Board] = {}
         self._used_s: dict[str, float] = {}
@@ -85,7 +85,8 @@ class TensorBoards:
             board = await self._started(experiment_id, logs, port, program, environment)
         words = (board.id, experiment_id, board.url)
         log.info("TensorBoard %s of experiment %s: %s", *words, extra={"action": "tensorboard"})
-        self._watch()
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._look_again_and_again(), name="tensorboards")
         return board
 
     async def _started(
@@ -99,10 +100,10 @@ class TensorBoards:
         """A board that answers; on the next port where another program took the first one meanwhile."""
         taken = {board.port for board in self._boards.values()}
         while True:
-            port = await asyncio.to_thread(ports.free, taken, wanted)
+            port = await asyncio.to_thread(free_port, taken, wanted)
             if self._is_closed:
                 raise Conflict("the manager is ending")
-            id_ = link_folders.new_id()
+            id_ = folders.new_id()
             board = Board(id_, experiment_id, logs, self._folder / id_, port)
             self._boards[id_], self._used_s[id_] = board, time.monotonic()
             try:
@@ -110,7 +111,7 @@ class TensorBoards:
                 return board
             except InvalidInput:
                 self._forget(id_)
-                if wanted is not None or ports.is_free(port):
+                if wanted is not None or is_free_port(port):
                     raise
                 taken.add(port)
             except BaseException:
@@ -128,16 +129,13 @@ class TensorBoards:
         """A callback for a closed experiment: ends its TensorBoards, without waiting, and calls `callback`."""
 
         def closed(experiment_id: str) -> None:
-            self._end(experiment_id)
+            if self.of(experiment_id):
+                task = asyncio.create_task(self.stop_all(experiment_id), name=f"tensorboards of {experiment_id}")
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
             callback(experiment_id)
 
         return closed
-
-    def _end(self, experiment_id: str) -> None:
-        if self.of(experiment_id):
-            task = asyncio.create_task(self.stop_all(experiment_id), name=f"tensorboards of {experiment_id}")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """Idempotent."""
@@ -153,7 +151,7 @@ class TensorBoards:
         if not 1 <= len(trial_ids) <= _MOST_TRIALS:
             raise InvalidInput(f"trials: name one to {_MOST_TRIALS} trials")
         trials = (await self._place(experiment_id)).trials
-        found = await self._service.read(experiment_id, lambda c: log_folders.find(c, trials, trial_ids))
+        found = await self._service.read(experiment_id, lambda c: folders.find_logs(c, trials, trial_ids))
         here = [one for one in found if one.is_here]
         if not here:
             raise InvalidInput(
@@ -173,10 +171,6 @@ class TensorBoards:
         kept = await asyncio.to_thread(private.load, folder.private)
         return kept.environment or own_environment()
 
-    def _watch(self) -> None:
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._look_again_and_again(), name="tensorboards")
-
     async def _look_again_and_again(self) -> None:
         while self._boards:
             await asyncio.sleep(_LOOK_S)
@@ -184,7 +178,7 @@ class TensorBoards:
 
     async def look(self) -> None:
         """Ends those that no browser was connected to for long, and forgets those that ended."""
-        now_s, used = time.monotonic(), await asyncio.to_thread(ports.connected)
+        now_s, used = time.monotonic(), await asyncio.to_thread(connected_ports)
         for board in list(self._boards.values()):
             if board.id not in self._boards:
                 continue  # stopped while another one ended

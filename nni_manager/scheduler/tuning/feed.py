@@ -16,15 +16,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from nni_manager.domain.direction import direction_of
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec
+from nni_manager.domain.metrics import direction_of
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
-from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.tuning.host import HostPlace
-from nni_manager.scheduler.tuning.judging import Assessments
-from nni_manager.scheduler.tuning.watched import WatchedTuner
+from nni_manager.scheduler.tuning.host import HostPlace, WatchedTuner
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import history, trials
 
@@ -78,7 +75,10 @@ class TunerFeed:
         self._watches: bool | None = None
         self._resting = False
         self._results: list[Item] = []
-        self._assessments = Assessments(database)
+        #: Trials that the assessor, or a tuner that stops trials, has to judge, in request order.
+        self._to_judge: dict[str, None] = {}
+        #: Trial → number of results that the current process has seen.
+        self._seen: dict[str, int] = {}
         self._changes: list[tuple[str, Item]] = []
 
     @property
@@ -114,7 +114,8 @@ class TunerFeed:
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
-            self._assessments.drop(result["trial_id"])
+            self._to_judge.pop(result["trial_id"], None)
+            self._seen.pop(result["trial_id"], None)
         if not self._tuner.is_started and not self.asked:
             self._results.clear()  # the next process gets them from the store
         elif self.asked or not self.ahead or len(self._results) >= MAX_AHEAD:
@@ -123,7 +124,7 @@ class TunerFeed:
     def judge(self, trial_id: str) -> None:
         """The trial has new intermediate results."""
         if self.takes_intermediates:
-            self._assessments.want(trial_id)
+            self._to_judge[trial_id] = None
             self._work.set()
 
     def change_search_space(self) -> None:
@@ -175,7 +176,7 @@ class TunerFeed:
     async def _turn(self) -> None:
         """One round of calls; results are sent before proposals are requested."""
         if not self._tuner.is_started:
-            if not (self.asked or self._assessments.are_wanted):
+            if not (self.asked or self._to_judge):
                 return
             await self._start_tuner()
         while self._changes:
@@ -185,7 +186,7 @@ class TunerFeed:
         if self._results:
             results, self._results = self._results, []
             self._note_stops(await self._tuner.call("learn", results=results))
-        if self._assessments.are_wanted:
+        if self._to_judge:
             await self._judge()
         if self.asked and not self._results:
             await self._propose()
@@ -208,11 +209,14 @@ class TunerFeed:
         self._changes = [change for change in self._changes if change[1].get("data") not in imported]
         self.proposals.clear()
         self.exhausted = False
+        expected = {"trials": self.spec.max_trial_number, "concurrency": self.spec.trial_concurrency}
+        # for an assessor whose config does not say its own
+        direction = str(direction_of(self.spec.canonical))
         started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
-            tuner={**asdict(self.spec.tuner), "expected": _expected(self.spec)},
-            assessor=_assessor(self.spec),
+            tuner={**asdict(self.spec.tuner), "expected": expected},
+            assessor={**asdict(self.spec.assessor), "direction": direction} if self.spec.assessor else None,
             history=past,
             unfinished=open_trials,
             imported=imported,
@@ -220,9 +224,10 @@ class TunerFeed:
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
         self._watches = started["watches"]
-        self._assessments.drop_all()
-        if self.takes_intermediates:
-            self._assessments.begin_again(trial["trial_id"] for trial in open_trials)
+        self._to_judge.clear()
+        if self.takes_intermediates:  # this process has seen no results
+            self._seen.clear()
+            self._to_judge.update((trial["trial_id"], None) for trial in open_trials)
 
     async def _propose(self) -> None:
         count = self.asked
@@ -250,7 +255,14 @@ class TunerFeed:
         return [replace(one, continues=found.get(numbers.get(one.parameter_id, -1), "")) for one in proposals]
 
     async def _judge(self) -> None:
-        self._note_stops({"stop": await self._assessments.ask(self._tuner.call)})
+        """Ended trials are skipped, as `learn` has their values."""
+        wanted, self._to_judge = list(self._to_judge), {}
+        found = await self._database.read(lambda c: history.open_intermediates(c, wanted))
+        trials = [{**trial, "from": self._seen.get(trial["trial_id"], 0)} for trial in found]
+        new = [trial for trial in trials if len(trial["values"]) > trial["from"]]
+        if new:
+            self._note_stops(await self._tuner.call("judge", trials=new))
+            self._seen.update((trial["trial_id"], len(trial["values"])) for trial in new)
 
     def _note_stops(self, answer: Item) -> None:
         """Any answer may name trials that are to be stopped."""
@@ -296,16 +308,6 @@ class TunerFeed:
         self.proposals.clear()
         if self.failure is not None:
             self.asked = 0
-
-
-def _assessor(spec: ExperimentSpec) -> Item | None:
-    """The assessor's spec with the experiment's direction, for where the config does not say the assessor's own."""
-    return {**asdict(spec.assessor), "direction": str(direction_of(spec.canonical))} if spec.assessor else None
-
-
-def _expected(spec: ExperimentSpec) -> Item:
-    """What `Tuner.expect` is told."""
-    return {"trials": spec.max_trial_number, "concurrency": spec.trial_concurrency}
 
 
 def _proposal(entry: Item) -> Proposal:

@@ -1,29 +1,74 @@
 """The tuner host as a child process of the daemon; it runs an experiment's tuner, its assessor or both.
 
 `trial_runner.tuner_host` is the program in it. Calls are serialised. `TunerHost` starts, calls, inspects and ends the
-process; `watched` and `feed` decide when.
+process; `feed` decides when. While a call takes too long, `WatchedTuner` has a hold.
+
+Children of a tuner are orphaned when its process dies, at once with a killed daemon. They inherit an environment with a
+mark of that process: the experiment's log folder and an id. A child that clears its environment is not found.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
-from nni_manager.scheduler.tuning import orphans
+from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.store.nni import nni_format
 from trial_runner import protocol
 from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
 from trial_runner.wire import foreign_files
+
+MARK_VARIABLE = "NNI_MANAGER_TUNER"
+#: Most scans: processes may fork during one.
+_MOST_LOOKS = 5
+
+
+def new_mark(log_folder: Path) -> str:
+    """A new mark, for one process and its descendants."""
+    return f"{mark_prefix(log_folder)}{uuid4().hex}"
+
+
+def mark_prefix(log_folder: Path) -> str:
+    """The common prefix of an experiment's marks."""
+    return f"{log_folder}:"
+
+
+def end_orphans(mark: str) -> int:
+    """Kills all processes with a mark of this prefix; returns their number. Blocks for milliseconds, by the number of
+    processes on the machine."""
+    entry, killed = f"{MARK_VARIABLE}={mark}".encode(), set[int]()
+    for _ in range(_MOST_LOOKS):
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        found = {pid for pid in pids if pid not in (os.getpid(), *killed) and _has(pid, entry)}
+        if not found:
+            break
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found
+    return len(killed)
+
+
+def _has(pid: int, entry: bytes) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return environment.startswith(entry) or b"\0" + entry in environment
+
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -60,10 +105,10 @@ class TunerHost:
         """`command`: Python with arguments, run in `directory`; `folder`: for the tuner's checkpoints. Raises TunerDied
         if it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
-        mark = orphans.new_mark(log_folder)
+        mark = new_mark(log_folder)
         variables = {
             **environment,
-            orphans.MARK_VARIABLE: mark,
+            MARK_VARIABLE: mark,
             protocol.ENV_GPUS: gpus,
             STACK_FILE: str(stack_file),
             CHECKPOINT_FOLDER: str(folder),
@@ -132,7 +177,7 @@ class TunerHost:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
-        await asyncio.to_thread(orphans.end_orphans, self._mark)
+        await asyncio.to_thread(end_orphans, self._mark)
 
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -149,14 +194,8 @@ class TunerHost:
         except (ValueError, protocol.FrameTooLarge) as error:
             raise TunerDied(f"the tuner's process sent something that is no answer: {error}") from error
         code = await self._process.wait()
-        raise TunerDied(f"the tuner's process ended ({_ending(code)})", self._last_words())
-
-    def _last_words(self) -> str:
-        return _text_of(self._log_file)[-4000:]
-
-
-def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        raise TunerDied(f"the tuner's process ended ({how})", _text_of(self._log_file)[-4000:])
 
 
 def _text_of(path: Path) -> str:
@@ -263,3 +302,70 @@ def _for_our_python(environment: Mapping[str, str]) -> dict[str, str]:
 def _without(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with `name`, which is for the other process, set to None."""
     return {**arguments, name: None} if name in arguments else arguments
+
+
+log = logging.getLogger(__name__)
+
+
+class WatchedTuner:
+    """`changed`: called when a silence begins, has a stack, or is over."""
+
+    def __init__(self, place: HostPlace, *, patience_s: float, changed: Callable[[], None]) -> None:
+        self._place = place
+        self._patience_s = patience_s
+        self._changed = changed
+        self._hosts: TunerHosts | None = None
+        self._explaining: asyncio.Task[None] | None = None
+        #: The hold while the current call takes too long; None: it does not.
+        self.silence: Hold | None = None
+
+    async def end_orphans(self) -> None:
+        """Ends processes of a tuner that a killed daemon left."""
+        log_folder = self._place.log_folder
+        if (log_folder / "dispatcher.log").exists():  # a tuner has run
+            count = await asyncio.to_thread(end_orphans, mark_prefix(log_folder))
+            if count:
+                log.warning("%d processes that an earlier tuner had left were ended", count)
+
+    @property
+    def is_started(self) -> bool:
+        return self._hosts is not None
+
+    async def start(self, spec: ExperimentSpec) -> None:
+        """Starts the processes. Raises TunerDied."""
+        self._hosts = await TunerHosts.start(self._place, spec)
+
+    async def call(self, verb: str, **arguments: Any) -> Any:
+        """Calls a verb and waits without a limit. Raises TunerRaised or TunerDied."""
+        if self._hosts is None:  # a resume came while the history was read
+            raise TunerDied("the tuner was started afresh")
+        try:
+            return await self._hosts.call(
+                verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
+            )
+        finally:
+            if self.silence is not None:
+                self.silence = None
+                self._changed()
+
+    async def end(self, *, kill: bool = False) -> None:
+        """Ends the processes if any: at once during a silence or with `kill`. Idempotent."""
+        hosts, self._hosts = self._hosts, None
+        if hosts is not None:
+            await hosts.close(kill=kill or self.silence is not None)
+        self.silence = None
+
+    def _note_silence(self, verb: str) -> None:
+        sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume starts it afresh"
+        self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
+        self._changed()
+        self._explaining = asyncio.create_task(self._add_stack(self.silence), name="stack of a silent tuner")
+
+    async def _add_stack(self, silence: Hold) -> None:
+        hosts = self._hosts
+        details = await hosts.stacks() if hosts is not None else ""
+        if self.silence is silence:
+            self.silence = replace(silence, details=details)
+            log.warning("%s", silence.sentence)
+            write_text(log, logging.WARNING, "the tuner", details, "tuner")
+            self._changed()

@@ -1,30 +1,29 @@
-"""Carries out the calls of a plan: builds, submits and cancels jobs, and asks the tuner."""
+"""Carries out the calls of a plan: builds, submits and cancels jobs, removes checkpoints, and asks the tuner."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.attempt import Attempt, Observation
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.errors import BadCredentials, NniManagerError, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import LiveSpec, NeedlessCheckpoint, PlatformSpec
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.platform_kit.payload import copy_from
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.decisions import Submit
-from nni_manager.scheduler.turns.checkpoint_removal import CheckpointRemoval
-from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.scheduler.turns.trial_listener import TrialListener, runner_environment
+from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener, runner_environment
 from trial_runner import protocol
 from trial_runner.wire.backoff import Backoff
 
@@ -58,6 +57,7 @@ class JobFactory:
         if has_runner:
             await self._runner_listener.open(self._experiment_id)
         attempt, spec, own = call.attempt, self._spec.now, service.settings
+        gpus, ip = own.get("trialGpuNumber", spec.trial_gpu_number), own.get("nniManagerIp")
         prelude = copy_from(call.continues) if call.continues else ""
         return JobSpec(
             name=attempt.job_name,
@@ -69,39 +69,30 @@ class JobFactory:
             prelude=prelude,
             continues=call.continues,
             parameter_record=call.record,
-            protocol_environment=self._protocol_environment(call),
+            protocol_environment={
+                protocol.ENV_EXPERIMENT_ID: self._experiment_id,
+                protocol.ENV_TRIAL_ID: call.attempt.trial_id,
+                protocol.ENV_SEQUENCE_ID: str(call.sequence_id),
+            },
             caller_environment=self._caller_environment,
             code_directory=str(own.get("trialCodeDirectory", spec.trial_code_directory)),
             attempt_directory=str(self._folder_of_trials / attempt_directory(attempt.trial_id, attempt.number)),
-            gpu_number=_gpu_number(own.get("trialGpuNumber", spec.trial_gpu_number)),
+            gpu_number=gpus if isinstance(gpus, int) else None,
             grace_period_s=spec.grace_period_s,
             stored=call.stored,
             is_repeat=call.is_repeat,
             intended_ms=attempt.intended_ms,
             nonce=self._nonce,
             storage_key=self._storage_key,
-            runner_environment=self._runner_environment(attempt, service) if has_runner else {},
+            runner_environment=runner_environment(
+                self._runner_listener,
+                attempt,
+                manager_ip=ip if isinstance(ip, str) else spec.manager_ip,
+                experiment_id=self._experiment_id,
+            )
+            if has_runner
+            else {},
         )
-
-    def _protocol_environment(self, call: Submit) -> dict[str, str]:
-        return {
-            protocol.ENV_EXPERIMENT_ID: self._experiment_id,
-            protocol.ENV_TRIAL_ID: call.attempt.trial_id,
-            protocol.ENV_SEQUENCE_ID: str(call.sequence_id),
-        }
-
-    def _runner_environment(self, attempt: Attempt, service: PlatformSpec) -> dict[str, str]:
-        return runner_environment(
-            self._runner_listener, attempt, manager_ip=self._manager_ip(service), experiment_id=self._experiment_id
-        )
-
-    def _manager_ip(self, service: PlatformSpec) -> str:
-        own = service.settings.get("nniManagerIp")
-        return own if isinstance(own, str) else self._spec.now.manager_ip
-
-
-def _gpu_number(raw: object) -> int | None:
-    return raw if isinstance(raw, int) else None
 
 
 log = logging.getLogger(__name__)
@@ -220,17 +211,14 @@ class Actions:
             names = ", ".join(handle.job_name for handle in handles)
             log.warning("job %s could not be told to stop, it will be told again: %s", names, error)
             # not a task: the end of an experiment would wait for it
-            asyncio.get_running_loop().call_later(self._pause_s(service.name), self._tell_again, service, handles)
+            wait_s = self._unheard.setdefault(service.name, Backoff(_CANCEL_WAITS_S)).next_wait()
+            asyncio.get_running_loop().call_later(wait_s, self._tell_again, service, handles)
         except Exception as error:
             service.note_bug(error)
 
     def _tell_again(self, service: TrainingService, handles: Sequence[JobHandle]) -> None:
         service.cancelled.difference_update(handle.job_name for handle in handles)
         self._inbox.wake()
-
-    def _pause_s(self, service: str) -> float:
-        """Seconds until the next try, growing. A reconnected service is retried at once, as it clears `cancelled`."""
-        return self._unheard.setdefault(service, Backoff(_CANCEL_WAITS_S)).next_wait()
 
     def _forget(self, call: d.Forget) -> None:
         service = self._services[call.service]
@@ -244,3 +232,78 @@ class Actions:
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         return self._group.create_task(work, name=name)
+
+
+#: Seconds before a checkpoint that could not be removed is tried again; the last one repeats.
+_RETRY_WAITS_S = (1.0, 5.0, 30.0, 120.0)
+
+
+class CheckpointRemoval:
+    """The removal of checkpoints of one experiment. `services`: by name; those that are gone are left out."""
+
+    def __init__(self, services: Mapping[str, TrainingService], inbox: Inbox) -> None:
+        self._services = services
+        self._inbox = inbox
+        self._trials: set[str] = set()
+        #: Trial → waits before its checkpoint is tried again.
+        self._failed: dict[str, Backoff] = {}
+
+    @property
+    def at_work(self) -> frozenset[str]:
+        """Trials that the plan need not name again now."""
+        return frozenset(self._trials)
+
+    def forget(self) -> None:
+        """Forgets what an earlier loop was at."""
+        self._trials.clear()
+
+    def begin(self, checkpoints: Sequence[NeedlessCheckpoint]) -> None:
+        self._trials.update(one.trial_id for one in checkpoints)
+
+    async def run(self, checkpoints: Sequence[NeedlessCheckpoint]) -> None:
+        """Removes them, and tells the inbox which are gone; each of the others is planned again after a while."""
+        stays: dict[str, str] = {}
+        for service, trials in self._by_service(checkpoints).items():
+            answer = await self._ask(service, list(trials))
+            stays.update({trials[handle]: why for handle, why in answer.items()})
+        removed = [one.trial_id for one in checkpoints if one.trial_id not in stays]
+        self._trials.difference_update(removed)
+        for trial_id in removed:
+            self._failed.pop(trial_id, None)
+        if removed:
+            self._inbox.removed_checkpoints(removed)
+        if stays:
+            self._wait(stays)
+
+    async def _ask(self, service: TrainingService, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
+        """Why the checkpoints stay of which jobs' trials."""
+        try:
+            return await service.call("remove_checkpoints", partial(service.platform.remove_checkpoints, handles))
+        except NniManagerError as error:
+            return dict.fromkeys(handles, str(error))
+        except Exception as error:
+            service.note_bug(error)
+            return dict.fromkeys(handles, f"the platform's adapter failed: {error!r}")
+
+    def _wait(self, stays: Mapping[str, str]) -> None:
+        """Has them tried again. `stays`: trial → why its checkpoint is still there."""
+        fresh = [trial_id for trial_id in stays if trial_id not in self._failed]
+        if fresh:
+            log.warning("checkpoints of %d trials are not removed yet: %s", len(fresh), stays[fresh[0]])
+        loop = asyncio.get_running_loop()
+        for trial_id in stays:
+            wait_s = self._failed.setdefault(trial_id, Backoff(_RETRY_WAITS_S)).next_wait()
+            loop.call_later(wait_s, self._again, trial_id)
+
+    def _again(self, trial_id: str) -> None:
+        self._trials.discard(trial_id)
+        self._inbox.wake()
+
+    def _by_service(self, checkpoints: Sequence[NeedlessCheckpoint]) -> dict[TrainingService, dict[JobHandle, str]]:
+        """Service → handle of a job there → its trial."""
+        found: dict[TrainingService, dict[JobHandle, str]] = defaultdict(dict)
+        for trial_id, (name, handle) in ((one.trial_id, job) for one in checkpoints for job in one.jobs):
+            service = self._services.get(name)
+            if service is not None and service.platform.capabilities.removes_checkpoints:
+                found[service][handle] = trial_id
+        return found

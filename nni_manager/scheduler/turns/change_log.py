@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
@@ -25,52 +24,26 @@ def log_changes(
         if report.state is JobState.FAILED and report.stderr_tail:
             write_text(log, logging.WARNING, f"job {name} wrote at last", report.stderr_tail, "stderr")
     for record in records:
-        line = _LINES.get(type(record))
-        if line is not None:
-            line(record)
+        _log_record(record)
+        if isinstance(record, d.Finish | d.GiveUpAttempt) and record.disagreement:
+            log.warning("Trial %s: %s", record.trial_id, record.disagreement, extra={"action": "disagreement"})
 
 
-def _finish(r: d.Finish) -> None:
-    why = f" ({': '.join(filter(None, (r.reason, r.message)))})" if r.reason or r.message else ""
-    log.info("Trial %s %s%s", r.trial_id, r.status, why, extra={"action": "trial_ended"})
-    _disagreement(r)
-
-
-def _give_up(r: d.GiveUpAttempt) -> None:
-    log.warning("Trial %s: %s", r.trial_id, r.sentence, extra={"action": "attempt_given_up"})
-    _disagreement(r)
-
-
-def _disagreement(r: d.Finish | d.GiveUpAttempt) -> None:
-    if r.disagreement:
-        log.warning("Trial %s: %s", r.trial_id, r.disagreement, extra={"action": "disagreement"})
-
-
-def _request_stop(r: d.RequestStop) -> None:
-    log.info("Trial %s asked to stop (%s)", r.trial_id, r.by, extra={"action": "asked_to_stop"})
-
-
-def _status(r: d.SetStatus) -> None:
-    log.info(
-        "Change experiment status to %s%s", r.status, f": {r.error}" if r.error else "", extra={"action": "status"}
-    )
-    if r.status is ExperimentStatus.DONE:
-        log.info("Experiment done", extra={"action": "done"})
-
-
-def _hold(r: d.PutOnHold) -> None:
-    log.error("Experiment on hold (%s): %s", r.hold.code, r.hold.sentence, extra={"action": "hold"})
-
-
-def _mark_unknown(r: d.MarkUnknown) -> None:
-    log.warning("Trial %s UNKNOWN: %s", r.trial_id, r.sentence, extra={"action": "unknown"})
-
-
-_LINES: dict[type, Callable[[Any], None]] = {
-    d.Finish: _finish,
-    d.GiveUpAttempt: _give_up,
-    d.RequestStop: _request_stop,
-    d.SetStatus: _status,
-    d.PutOnHold: _hold,
-    d.MarkUnknown: _mark_unknown,
-}
+def _log_record(r: d.Record) -> None:
+    match r:
+        case d.Finish():
+            why = f" ({': '.join(filter(None, (r.reason, r.message)))})" if r.reason or r.message else ""
+            log.info("Trial %s %s%s", r.trial_id, r.status, why, extra={"action": "trial_ended"})
+        case d.GiveUpAttempt():
+            log.warning("Trial %s: %s", r.trial_id, r.sentence, extra={"action": "attempt_given_up"})
+        case d.RequestStop():
+            log.info("Trial %s asked to stop (%s)", r.trial_id, r.by, extra={"action": "asked_to_stop"})
+        case d.SetStatus():
+            why = f": {r.error}" if r.error else ""
+            log.info("Change experiment status to %s%s", r.status, why, extra={"action": "status"})
+            if r.status is ExperimentStatus.DONE:
+                log.info("Experiment done", extra={"action": "done"})
+        case d.PutOnHold():
+            log.error("Experiment on hold (%s): %s", r.hold.code, r.hold.sentence, extra={"action": "hold"})
+        case d.MarkUnknown():
+            log.warning("Trial %s UNKNOWN: %s", r.trial_id, r.sentence, extra={"action": "unknown"})

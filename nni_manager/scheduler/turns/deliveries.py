@@ -12,18 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from nni_manager import __version__
-from nni_manager.domain import outbox, version
+from nni_manager.domain import version
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import StoreCorrupt, VersionRefused
+from nni_manager.domain.experiment import LiveSpec
 from nni_manager.domain.job import JobState
+from nni_manager.domain.metrics import TOO_LONG, Lines, joined_lines, parse_nni, parse_own
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import spelled
 from nni_manager.platform_kit.contract import Delivery
 from nni_manager.scheduler import experiment_log
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.tally import tally
+from nni_manager.scheduler.turns.turn import tally
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import metrics, runners
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
@@ -40,31 +41,63 @@ _MOST_CAUSES = 10
 _MOST_NAMED = 1000
 
 
-class Deliveries:
-    """The deliveries of one experiment's jobs."""
+class JobMessages:
+    """The callbacks for adapters and runners of an experiment.
 
-    def __init__(self, database: Database, inbox: Inbox, clock: Clock) -> None:
+    `judge`: called with a trial that has new intermediate results; `changed`: called after every visible change.
+    """
+
+    def __init__(
+        self,
+        *,
+        experiment_id: str,
+        spec: LiveSpec,
+        database: Database,
+        inbox: Inbox,
+        judge: Callable[[str], None],
+        changed: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._experiment_id = experiment_id
+        self._spec = spec
         self._database = database
         self._inbox = inbox
+        self._judge = judge
+        self._changed = changed
         self._clock = clock
         self._parsing = asyncio.Lock()
         #: (job, outbox) → causes of broken lines that were logged.
         self._named: dict[tuple[str, str], set[str]] = {}
 
-    async def store(
+    async def deliver(
         self,
         job_name: str,
-        name: str,
+        outbox: str,
         start: int,
         end: int,
         lines: Sequence[str],
-        ended: Observation | None,
+        ended: Observation | None = None,
+        container: str = "",
+    ) -> Delivery:
+        """As `store`; returns only whether to send again, for adapters."""
+        receipt = await self.store(job_name, outbox, start, end, lines, ended, container)
+        return Delivery(resend=receipt.stored is Stored.GAP)
+
+    async def store(
+        self,
+        job_name: str,
+        outbox: str,
+        start: int,
+        end: int,
+        lines: Sequence[str],
+        ended: Observation | None = None,
         container: str = "",
         runner_exit: str = "",
     ) -> Receipt:
-        """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended; `runner_exit`:
-        its runner's about that."""
-        name = spelled(name)  # a name that SQLite rejects would fail the whole turn, and every later one
+        """Stores lines of an outbox, with the job's end or its runner's exit report if they were the last; returns
+        after the commit."""
+        experiment_log.current.set(self._experiment_id)  # the caller's task may belong to another experiment
+        name = spelled(outbox)  # a name that SQLite rejects would fail the whole turn, and every later one
         async with self._parsing:  # keeps the order
             parsed = await _parse(name, lines)
             dropped = self._complain(job_name, name, parsed)
@@ -80,14 +113,26 @@ class Deliveries:
                 runner_exit=runner_exit,
             )
             storing = self._start(chunk, ended)
-        receipt = await storing
-        if receipt.doubt:
-            log.warning("results of job %s: %s", job_name, receipt.doubt, extra={"action": "doubt"})
-        if receipt.stored is Stored.NEW:
-            tally.results += len(chunk.metrics)
+        try:
+            receipt = await storing
+        except StoreCorrupt as error:
+            self._inbox.give_up(error)  # the platform would only send the lines again
+            raise
+        self._note(chunk, receipt)
         return receipt
 
-    def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> str:
+    def _note(self, chunk: OutboxPart, receipt: Receipt) -> None:
+        if receipt.doubt:
+            log.warning("results of job %s: %s", chunk.job_name, receipt.doubt, extra={"action": "doubt"})
+        if receipt.stored is Stored.NEW:
+            tally.results += len(chunk.metrics)
+        if receipt.has_intermediates:
+            self._judge(receipt.trial_id)
+        if receipt.may_complete:
+            self._inbox.wake()
+        self._changed()
+
+    def _complain(self, job_name: str, name: str, parsed: Lines) -> str:
         """Logs each cause of broken lines once per outbox, so that a trial cannot fill the log.
 
         Returns the sentence about the first dropped line of the outbox; empty: none, or returned before.
@@ -110,108 +155,9 @@ class Deliveries:
         return f"a line of {name} was dropped: {next(iter(parsed.broken.values()))}" if is_first else ""
 
     def _start(self, chunk: OutboxPart, ended: Observation | None) -> asyncio.Future[Receipt]:
-        if chunk.runner_exit:
-            return self._inbox.lines_with_exit(chunk)
-        if ended is None:
-            return self._database.start_write(lambda c: metrics.store(c, chunk, self._clock()))
-        return self._inbox.end_with_lines(chunk, ended)
-
-
-def _doubt(name: str, lines: Sequence[str]) -> str:
-    """Why results may be missing although no line was broken; empty: no reason."""
-    if protocol.NOT_READ in lines:
-        return (
-            f"some files in {protocol.OUTBOX_FOLDER}/ were not read: there are more than are looked at ({MOST_NAMES}),"
-            " or reading them failed"
-        )
-    if protocol.TOO_LONG not in lines:
-        return ""
-    return f"a result of {name} was dropped: it {outbox.TOO_LONG}"
-
-
-def delivery(receipt: Receipt) -> Delivery:
-    """The receipt for an adapter."""
-    return Delivery(resend=receipt.stored is Stored.GAP)
-
-
-async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
-    """Parses lines in pieces, which yields to other tasks: 6,000 lines take 30 ms."""
-    is_nni = name == protocol.METRICS_FILE or name.startswith(f"{protocol.METRICS_FILE}/")
-    parse = outbox.parse_nni if is_nni else outbox.parse
-    if len(lines) <= _LINES_AT_A_TIME:
-        return parse(lines)
-    parts = []
-    for first in range(0, len(lines), _LINES_AT_A_TIME):
-        parts.append(parse(lines[first : first + _LINES_AT_A_TIME], first))
-        await asyncio.sleep(0)
-    return outbox.joined(parts)
-
-
-class JobMessages:
-    """The callbacks for adapters and runners of an experiment.
-
-    `judge`: called with a trial that has new intermediate results; `changed`: called after every visible change.
-    """
-
-    def __init__(
-        self,
-        *,
-        experiment_id: str,
-        spec: LiveSpec,
-        database: Database,
-        inbox: Inbox,
-        deliveries: Deliveries,
-        judge: Callable[[str], None],
-        changed: Callable[[], None],
-        clock: Clock,
-    ) -> None:
-        self._experiment_id = experiment_id
-        self._spec = spec
-        self._database = database
-        self._inbox = inbox
-        self._deliveries = deliveries
-        self._judge = judge
-        self._changed = changed
-        self._clock = clock
-
-    async def deliver(
-        self,
-        job_name: str,
-        outbox: str,
-        start: int,
-        end: int,
-        lines: Sequence[str],
-        ended: Observation | None = None,
-        container: str = "",
-    ) -> Delivery:
-        """As `store`; returns only whether to send again, for adapters."""
-        return delivery(await self.store(job_name, outbox, start, end, lines, ended, container))
-
-    async def store(
-        self,
-        job_name: str,
-        outbox: str,
-        start: int,
-        end: int,
-        lines: Sequence[str],
-        ended: Observation | None = None,
-        container: str = "",
-        runner_exit: str = "",
-    ) -> Receipt:
-        """Stores lines of an outbox, with the job's end or its runner's exit report if they were the last; returns
-        after the commit."""
-        experiment_log.current.set(self._experiment_id)  # the caller's task may belong to another experiment
-        try:
-            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container, runner_exit)
-        except StoreCorrupt as error:
-            self._inbox.give_up(error)  # the platform would only send the lines again
-            raise
-        if receipt.has_intermediates:
-            self._judge(receipt.trial_id)
-        if receipt.may_complete:
-            self._inbox.wake()
-        self._changed()
-        return receipt
+        if chunk.runner_exit or ended is not None:
+            return self._inbox.last_lines(chunk, None if chunk.runner_exit else ended)
+        return self._database.start_write(lambda c: metrics.store(c, chunk, self._clock()))
 
     async def register(
         self,
@@ -273,3 +219,28 @@ class JobMessages:
     async def exited(self, job_name: str, runner_exit: str) -> None:
         """Stores a runner's exit report, if it is the first; returns after the commit."""
         await self._inbox.exited(job_name, runner_exit)
+
+
+def _doubt(name: str, lines: Sequence[str]) -> str:
+    """Why results may be missing although no line was broken; empty: no reason."""
+    if protocol.NOT_READ in lines:
+        return (
+            f"some files in {protocol.OUTBOX_FOLDER}/ were not read: there are more than are looked at ({MOST_NAMES}),"
+            " or reading them failed"
+        )
+    if protocol.TOO_LONG not in lines:
+        return ""
+    return f"a result of {name} was dropped: it {TOO_LONG}"
+
+
+async def _parse(name: str, lines: Sequence[str]) -> Lines:
+    """Parses lines in pieces, which yields to other tasks: 6,000 lines take 30 ms."""
+    is_nni = name == protocol.METRICS_FILE or name.startswith(f"{protocol.METRICS_FILE}/")
+    parse = parse_nni if is_nni else parse_own
+    if len(lines) <= _LINES_AT_A_TIME:
+        return parse(lines)
+    parts = []
+    for first in range(0, len(lines), _LINES_AT_A_TIME):
+        parts.append(parse(lines[first : first + _LINES_AT_A_TIME], first))
+        await asyncio.sleep(0)
+    return joined_lines(parts)

@@ -13,20 +13,17 @@ from typing import Protocol
 
 from nni_manager.domain.clock import Clock, ClockSteps, apart_ms
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, LiveSpec
 from nni_manager.domain.service import LiveService, ServiceStatus
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.turns import change_log
 from nni_manager.scheduler.turns.actions import Actions
-from nni_manager.scheduler.turns.heartbeats import Heartbeats
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.tally import tally
 from nni_manager.scheduler.turns.training_service import TrainingService
-from nni_manager.scheduler.turns.trial_listener import TrialListener
-from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
+from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener
+from nni_manager.scheduler.turns.turn import Result, Seen, take_turn, tally
 from nni_manager.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -164,7 +161,6 @@ class ExperimentLoop:
             self._opening = group.create_task(self._open_runner_listener(), name=f"listener {self.experiment_id}")
 
     async def _detach_removed(self) -> None:
-        """Shuts removed services without attempts down."""
         for service in await self._services.remove_idle():
             assert self._group is not None
             life = self._lives.pop(service.name)
@@ -235,7 +231,6 @@ class ExperimentLoop:
             )
 
     def _process_state(self) -> ProcessState:
-        """The state that is not in the database."""
         feed = self.feed
         listening_ms, silent_ms = self.heartbeats.silence_ms()
         return ProcessState(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
@@ -55,30 +55,14 @@ class Taken:
                 future.cancel()
 
 
-@dataclass(slots=True)
-class _News:
-    """The events since the last turn."""
-
-    handles: list[JobHandle] = field(default_factory=list)
-    reports: dict[str, Observation] = field(default_factory=dict)
-    last_lines: list[OutboxPart] = field(default_factory=list)
-    waiting: list[asyncio.Future[Receipt]] = field(default_factory=list)
-    #: (job name, its runner's exit report), and the futures that wait until they are stored.
-    runner_exits: list[tuple[str, str]] = field(default_factory=list)
-    reported: list[asyncio.Future[None]] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    forgotten: list[str] = field(default_factory=list)
-    without_checkpoints: list[str] = field(default_factory=list)
-    holds: dict[str, Hold] = field(default_factory=dict)
-    ended_holds: list[str] = field(default_factory=list)
-    hold: Hold | None = None
-
-
 class Inbox:
     """The inbox of one experiment: what happened since its last turn."""
 
     def __init__(self) -> None:
-        self._news = _News()
+        self._news = Seen()
+        #: Futures of those that wait until last lines, or exit reports, of the news are stored, in their order.
+        self._waiting: list[asyncio.Future[Receipt]] = []
+        self._exits: list[asyncio.Future[None]] = []
         #: Names of jobs observed by this process, until they are forgotten.
         self.heard: set[str] = set()
         #: Job → its last observation that was put here.
@@ -130,7 +114,9 @@ class Inbox:
         if not news:
             return
         for name, report in news.items():
-            self._put(name, report)
+            known, before = self._news.reports, self._news.reports.get(name)
+            if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
+                known[name] = report
         open_ = {name: report for name, report in news.items() if name not in decided}
         is_other_state = any(report.state is not self._reported_state(name) for name, report in open_.items())
         self._reported.update(open_)
@@ -152,32 +138,22 @@ class Inbox:
         reported = self._reported.get(name)
         return JobState.PENDING if reported is None else reported.state
 
-    def _put(self, name: str, report: Observation) -> None:
-        known, before = self._news.reports, self._news.reports.get(name)
-        if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
-            known[name] = report
-
-    def end_with_lines(self, chunk: OutboxPart, end: Observation) -> asyncio.Future[Receipt]:
-        """The last lines of an ended job and its end, stored in one commit."""
+    def last_lines(self, chunk: OutboxPart, end: Observation | None) -> asyncio.Future[Receipt]:
+        """The last lines of a job with its end, or with its runner's exit report, stored in one commit."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._news.last_lines.append(chunk)
-        self._news.waiting.append(future)
-        self.report({chunk.job_name: end})
-        return future
-
-    def lines_with_exit(self, chunk: OutboxPart) -> asyncio.Future[Receipt]:
-        """The last lines of a job with its runner's exit report, stored and decided in one commit."""
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._news.last_lines.append(chunk)
-        self._news.waiting.append(future)
-        self.wake()
+        self._waiting.append(future)
+        if end is None:
+            self.wake()
+        else:
+            self.report({chunk.job_name: end})
         return future
 
     def exited(self, job_name: str, runner_exit: str) -> asyncio.Future[None]:
         """A runner's exit report; the first one counts. The future resolves after the commit."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._news.runner_exits.append((job_name, runner_exit))
-        self._news.reported.append(future)
+        self._exits.append(future)
         self.wake()
         return future
 
@@ -217,24 +193,13 @@ class Inbox:
         self, *, judged_bad: Sequence[str], failure: Hold | None, clock_step_ms: int = 0, apart_ms: int = 0
     ) -> Taken:
         """Takes all events. `judged_bad`, `failure`: of the tuner feed; clock fields: as in `Seen`."""
-        news, self._news = self._news, _News()
-        self._hold_taken, self._holds_taken = news.hold, news.holds
-        seen = Seen(
-            handles=tuple(news.handles),
-            reports=news.reports,
-            last_lines=tuple(news.last_lines),
-            runner_exits=tuple(news.runner_exits),
-            refused=tuple(news.refused),
-            forgotten=tuple(news.forgotten),
-            without_checkpoints=tuple(news.without_checkpoints),
-            judged_bad=tuple(judged_bad),
-            holds=news.holds,
-            ended_holds=tuple(news.ended_holds),
-            hold=news.hold or failure,
-            clock_step_ms=clock_step_ms,
-            apart_ms=apart_ms,
-        )
-        return Taken(seen, tuple(news.waiting), tuple(news.reported))
+        seen, self._news = self._news, Seen()
+        self._hold_taken, self._holds_taken = seen.hold, seen.holds
+        seen.judged_bad, seen.hold = list(judged_bad), seen.hold or failure
+        seen.clock_step_ms, seen.apart_ms = clock_step_ms, apart_ms
+        taken = Taken(seen, tuple(self._waiting), tuple(self._exits))
+        self._waiting, self._exits = [], []
+        return taken
 
     def stored(self) -> None:
         """The events taken last are stored."""
@@ -248,7 +213,7 @@ class Inbox:
     @property
     def is_empty(self) -> bool:
         """Whether there are no events."""
-        return self._news == _News()
+        return self._news == Seen()
 
     # The wake-up
 

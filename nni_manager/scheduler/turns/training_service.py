@@ -21,12 +21,11 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import LiveService, ServiceStatus, Wait, WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.scheduler.planning.snapshot import ServiceState
-from nni_manager.scheduler.turns import job_logs
-from nni_manager.scheduler.turns.adapter_limits import leave, within_limit
+from nni_manager.scheduler.turns import forgetting
 from nni_manager.scheduler.turns.forgetting import Forgetting, to_forget
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.observer import Observer
-from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals
+from nni_manager.scheduler.turns.refusals import TRY_AGAIN_S, Refusals, leave, within_limit
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import jobs
 from trial_runner.wire.backoff import Backoff
@@ -260,7 +259,9 @@ class TrainingService:
         answer = await self.call("submit", lambda: self.platform.submit(spec))
         self._refusals.accepted("submit")
         if isinstance(answer, NoRoom):
-            self._shut(answer.why)
+            wait_s = self._without_room.next_wait() / 1000
+            asyncio.get_running_loop().call_later(wait_s, self._set_full, None)
+            self._set_full(answer.why)
         else:
             self._be_back()
             self.note_trouble(None)
@@ -296,7 +297,7 @@ class TrainingService:
 
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
         if self.platform.capabilities.reads_files and self._trials is not None:
-            await job_logs.keep(self._trials, handles, self.read_file, self._max_log_bytes)
+            await forgetting.keep_logs(self._trials, handles, self.read_file, self._max_log_bytes)
         await self.call("forget", lambda: self.platform.forget(handles))
         if self.is_removed:
             self._inbox.wake_soon()  # a removed service may be idle now
@@ -333,7 +334,9 @@ class TrainingService:
     def _be_away(self, sentence: str, *, is_away: bool = True) -> None:
         if is_away and self._away_since_ms is None:
             self._away_since_ms = self._clock()
-        self._wait_longer()
+        now_ms = self._clock()
+        if now_ms >= self._retry_at_ms:
+            self._retry_at_ms = now_ms + int(self._failed.next_wait())
         self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=sentence))
 
     def _be_back(self) -> None:
@@ -342,12 +345,6 @@ class TrainingService:
             self.cancelled.clear()  # cancel calls may have been lost
             self.note_trouble(None)
             self._inbox.wake()
-
-    def _wait_longer(self) -> None:
-        """Sets the time of the next try; concurrent failures count as one."""
-        now_ms = self._clock()
-        if now_ms >= self._retry_at_ms:
-            self._retry_at_ms = now_ms + int(self._failed.next_wait())
 
     def note_trouble(self, trouble: Hold | None) -> None:
         """Sets why the service is unavailable; None: it is available."""
@@ -370,27 +367,20 @@ class TrainingService:
             self._status, self._status_since_ms = status, self._clock()
             self._inbox.wake()
 
-    def _shut(self, why: Wait) -> None:
-        """Notes that there is no room, until the adapter reports a change or a wait is over."""
-        wait_s = self._without_room.next_wait() / 1000
-        asyncio.get_running_loop().call_later(wait_s, self._set_full, None)
-        self._set_full(why)
-
     def _set_full(self, why: Wait | None) -> None:
         self._full = why
         self._inbox.wake()
-
-    def _hold(self, code: HoldCode, sentence: str, details: str = "") -> None:
-        self._inbox.put_on_hold(Hold(code=code, sentence=sentence, details=details), self.name)
 
     def note_bug(self, error: Exception) -> None:
         """Notes an unexpected exception of the adapter: the service goes on hold."""
         log.error("the adapter of %s failed", self.name, exc_info=error, extra={"action": "barrier"})
         sentence = f"the platform's adapter failed: {error!r}; resume tries again"
         self._be_away(sentence)
-        self._hold(HoldCode.INTERNAL, sentence, "".join(traceback.format_exception(error)))
+        self._inbox.put_on_hold(
+            Hold(code=HoldCode.INTERNAL, sentence=sentence, details="".join(traceback.format_exception(error))),
+            self.name,
+        )
 
 
 def _has_no_machine(now: ServiceState) -> bool:
-    """Whether the service is connected and none of its machines is reachable."""
     return now.free == 0 and now.full is not None and now.full.code is WaitCode.MACHINE_DOWN

@@ -1,12 +1,66 @@
-"""The trial listener's interface for experiments: open, close, address, and a token for each job."""
+"""How trial runners reach the manager: the trial listener as experiments see it, a token for each job, heartbeats.
+
+A token is derived from a secret and not stored; heartbeats are in memory only.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from nni_manager.domain.attempt import Attempt
-from nni_manager.scheduler.turns.runner_token import RunnerTokens
 from trial_runner import protocol
+
+#: Most tokens in the cache.
+_MOST_KNOWN = 4096
+
+
+class RunnerTokens:
+    """Tokens of all jobs of a data directory. The secret behind them never leaves this class."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        #: Cache: job name → token.
+        self._known: dict[str, str] = {}
+        #: Public id of this manager, the prefix of every token.
+        self.manager = _text(hmac.digest(secret, b"the manager's name", "sha256")[:9])
+
+    @classmethod
+    def of(cls, data_directory: Path) -> RunnerTokens:
+        """The tokens of a data directory; creates its secret file on first use. Raises OSError."""
+        path = data_directory / "runner-secret"
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return cls(path.read_bytes())
+        try:
+            os.write(file, secret := secrets.token_bytes(32))
+        finally:
+            os.close(file)
+        return cls(secret)
+
+    def token(self, job_name: str) -> str:
+        """The token of the job's runner."""
+        if job_name not in self._known:
+            while len(self._known) >= _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            digest = hmac.digest(self._secret, job_name.encode(), "sha256")
+            self._known[job_name] = f"{self.manager}.{_text(digest[:24])}"
+        return self._known[job_name]
+
+    def is_token(self, job_name: str, shown: str) -> bool:
+        """Whether `shown` is the job's token; compared in constant time."""
+        return hmac.compare_digest(self.token(job_name).encode(), shown.encode())
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode()
 
 
 class TrialListener(Protocol):
@@ -33,3 +87,53 @@ def runner_environment(
     base = f"{listener.url(manager_ip)}/trial/v1/{experiment_id}/{attempt.trial_id}/{attempt.number}"
     trusted = {protocol.ENV_MANAGER_CA: protocol.on_one_line(listener.authority)} if listener.authority else {}
     return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: listener.tokens.token(attempt.job_name), **trusted}
+
+
+#: Seconds of silence after which the next heartbeat of a runner wakes the loop.
+_LONG_S = 20.0
+#: Seconds between two turns above which the process was stalled; its own silence is then not counted.
+_STALL_S = 60.0
+
+
+class Heartbeats:
+    """The last heartbeat of each runner. `news`: called when a runner is heard after a long silence."""
+
+    def __init__(self, news: Callable[[], None]) -> None:
+        self._news = news
+        self._since_s: float | None = None
+        self._looked_s = 0.0
+        self._heard_s: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """Starts counting, as the trial listener is open."""
+        self._since_s = self._looked_s = asyncio.get_running_loop().time()
+
+    def hear(self, job_name: str) -> None:
+        """Notes a post of the job's runner."""
+        now_s = asyncio.get_running_loop().time()
+        last_s = self._heard_s.get(job_name, self._since_s)
+        self._heard_s[job_name] = now_s
+        if last_s is None or now_s - last_s > _LONG_S:
+            self._news()
+
+    def drop(self, job_name: str) -> None:
+        """Removes a job."""
+        self._heard_s.pop(job_name, None)
+
+    def silence_s(self, job_name: str) -> float | None:
+        """Seconds since the last heartbeat of a job's runner; None: not listening yet."""
+        if self._since_s is None:
+            return None
+        return asyncio.get_running_loop().time() - self._heard_s.get(job_name, self._since_s)
+
+    def silence_ms(self) -> tuple[int | None, Mapping[str, int]]:
+        """(milliseconds of listening; None: not yet), and job → milliseconds since its last heartbeat."""
+        if self._since_s is None:
+            return None, {}
+        now_s = asyncio.get_running_loop().time()
+        if (gap_s := now_s - self._looked_s) > _STALL_S:
+            self._since_s += gap_s
+            self._heard_s = {name: heard_s + gap_s for name, heard_s in self._heard_s.items()}
+        self._looked_s = now_s
+        heard = {name: round(1000 * (now_s - heard_s)) for name, heard_s in self._heard_s.items()}
+        return round(1000 * (now_s - self._since_s)), heard

@@ -7,60 +7,52 @@ it runs again when the database could not be written.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.attempt import PLATFORM, Observation
+from nni_manager.domain.clock import Durations
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler.planning import decisions as d
-from nni_manager.scheduler.planning.failures import SAME_FAILURES
+from nni_manager.scheduler.planning.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, Snapshot
 from nni_manager.store import stored_state
-from nni_manager.store.experiment import (
-    checkpoints,
-    experiments,
-    history,
-    jobs,
-    metrics,
-    missed_jobs,
-    runners,
-    services,
-    trials,
-)
+from nni_manager.store.experiment import experiments, history, jobs, metrics, runners, services, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 
 #: Most milliseconds between two updates of the stored execution time.
 _COUNT_EVERY_MS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Seen:
-    """The events since the last turn, which are not stored yet."""
+    """The events since the last turn, which are not stored yet. It is filled by the inbox, and never changed by a turn,
+    which may run twice."""
 
-    handles: tuple[JobHandle, ...] = ()
+    handles: list[JobHandle] = field(default_factory=list)
     #: Job name → observation.
-    reports: Mapping[str, Observation] = field(default_factory=dict)
+    reports: dict[str, Observation] = field(default_factory=dict)
     #: Last lines of jobs; an end among the reports counts only if they are stored.
-    last_lines: tuple[OutboxPart, ...] = ()
+    last_lines: list[OutboxPart] = field(default_factory=list)
     #: (job name, exit report of its runner, JSON), of reports without last lines.
-    runner_exits: tuple[tuple[str, str], ...] = ()
+    runner_exits: list[tuple[str, str]] = field(default_factory=list)
     #: Jobs that the platform certainly did not accept: their intent is withdrawn.
-    refused: tuple[str, ...] = ()
+    refused: list[str] = field(default_factory=list)
     #: Jobs that the platform has removed.
-    forgotten: tuple[str, ...] = ()
+    forgotten: list[str] = field(default_factory=list)
     #: Trials whose checkpoints are removed.
-    without_checkpoints: tuple[str, ...] = ()
+    without_checkpoints: list[str] = field(default_factory=list)
     #: Trials that the assessor stops early.
-    judged_bad: tuple[str, ...] = ()
+    judged_bad: list[str] = field(default_factory=list)
     #: Training service → why it is on hold.
-    holds: Mapping[str, Hold] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
     #: Training services that accept their credentials again.
-    ended_holds: tuple[str, ...] = ()
+    ended_holds: list[str] = field(default_factory=list)
     hold: Hold | None = None
     #: Milliseconds by which the wall clock was set.
     clock_step_ms: int = 0
@@ -115,7 +107,7 @@ def take_turn(
     if here.now_ms - before.counted_ms >= _COUNT_EVERY_MS:
         experiments.count_time(connection, here.now_ms)
     for record in decided.records:
-        _RECORDERS[type(record)](connection, record, here.now_ms)
+        _write(connection, record, here.now_ms)
     after = experiments.load(connection) if any(type(r) in _OF_THE_EXPERIMENT for r in decided.records) else before
     to_tell = history.ended(connection, after=reported, intermediates=assessed) if after.ended_trials > reported else []
     return Result(
@@ -162,7 +154,7 @@ def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tup
         jobs.withdraw(connection, name)
     for name in seen.forgotten:
         jobs.set_forgotten(connection, name)
-    checkpoints.set_removed(connection, seen.without_checkpoints)
+    trials.set_checkpoints_removed(connection, seen.without_checkpoints)
     for trial_id in seen.judged_bad:
         trials.request_stop(connection, trial_id, StopRequest.ASSESSOR)
     for name in seen.ended_holds:
@@ -185,106 +177,76 @@ def _end_hold(connection: sqlite3.Connection, service: str, now_ms: int) -> None
         experiments.set_hold(connection, None, now_ms)
 
 
-def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:
-    trials.add(
-        connection,
-        id=record.trial_id,
-        parameter_id=record.parameter_id,
-        record=record.record,
-        continues=record.continues,
-        wait_code=SUBMITTED.code,
-        wait_sentence=SUBMITTED.sentence,
-        now_ms=now_ms,
-    )
-
-
-def _start_attempt(connection: sqlite3.Connection, record: d.StartAttempt, now_ms: int) -> None:
-    jobs.intend(connection, record.attempt)
-    trials.set_waiting(connection, record.attempt.trial_id, SUBMITTED, now_ms)
-
-
-def _start_trial(connection: sqlite3.Connection, record: d.StartTrial, now_ms: int) -> None:
-    trials.set_running(connection, record.trial_id, record.started_ms)
-
-
-def _mark_unknown(connection: sqlite3.Connection, record: d.MarkUnknown, now_ms: int) -> None:
-    trials.set_unknown(connection, record.trial_id, record.sentence)
-
-
-def _request_stop(connection: sqlite3.Connection, record: d.RequestStop, now_ms: int) -> None:
-    trials.request_stop(connection, record.trial_id, record.by)
-
-
-def _mark_lost(connection: sqlite3.Connection, record: d.MarkLost, now_ms: int) -> None:
-    jobs.mark_lost(connection, record.trial_id, record.attempt, record.message, record.ended_ms)
-
-
-def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> None:
-    jobs.close(connection, record.trial_id, record.attempt, may_run=record.may_run)
-    trials.finish(
-        connection,
-        record.trial_id,
-        status=record.status,
-        reason=record.reason,
-        message=record.message,
-        ended_ms=record.ended_ms,
-        last_words=record.last_words,
-        failure_key=record.failure_key,
-    )
-
-
-def _note_checkpoint(connection: sqlite3.Connection, record: d.NoteCheckpoint, now_ms: int) -> None:
-    checkpoints.note(connection, record.trial_id)
-
-
-def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: int) -> None:
-    jobs.close(connection, record.trial_id, record.attempt, record.account)
-    trials.next_attempt(connection, record.trial_id, WaitCode.RETRY, record.sentence)
-
-
-def _revive(connection: sqlite3.Connection, record: d.ReviveAttempt, now_ms: int) -> None:
-    if record.replaced is not None:
-        jobs.close(connection, record.trial_id, record.replaced, PLATFORM, may_run=record.may_run)
-    missed_jobs.revive(connection, record.trial_id, record.attempt, now_ms)
-    trials.revive_attempt(connection, record.trial_id, record.attempt, record.sentence)
-
-
-def _drop_missed(connection: sqlite3.Connection, record: d.DropMissed, now_ms: int) -> None:
-    missed_jobs.drop_missed(connection, record.trial_id, record.attempt)
-
-
-def _set_wait(connection: sqlite3.Connection, record: d.SetWait, now_ms: int) -> None:
-    trials.set_waiting(connection, record.trial_id, record.wait, now_ms)
-
-
-def _set_status(connection: sqlite3.Connection, record: d.SetStatus, now_ms: int) -> None:
-    experiments.set_status(connection, record.status, now_ms, record.error)
-
-
-def _put_on_hold(connection: sqlite3.Connection, record: d.PutOnHold, now_ms: int) -> None:
-    experiments.set_hold(connection, record.hold, now_ms)
-
-
-def _hold_service(connection: sqlite3.Connection, record: d.HoldService, now_ms: int) -> None:
-    services.set_hold(connection, record.service, record.hold)
-
-
 #: Records that change the experiment's own row.
 _OF_THE_EXPERIMENT = {d.AddTrial, d.Finish, d.SetStatus, d.PutOnHold}
-_RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
-    d.AddTrial: _add_trial,
-    d.StartAttempt: _start_attempt,
-    d.StartTrial: _start_trial,
-    d.MarkUnknown: _mark_unknown,
-    d.RequestStop: _request_stop,
-    d.Finish: _finish,
-    d.NoteCheckpoint: _note_checkpoint,
-    d.MarkLost: _mark_lost,
-    d.GiveUpAttempt: _give_up,
-    d.ReviveAttempt: _revive,
-    d.DropMissed: _drop_missed,
-    d.SetWait: _set_wait,
-    d.SetStatus: _set_status,
-    d.PutOnHold: _put_on_hold,
-    d.HoldService: _hold_service,
-}
+
+
+def _write(connection: sqlite3.Connection, record: d.Record, now_ms: int) -> None:
+    match record:
+        case d.AddTrial():
+            trials.add(
+                connection,
+                id=record.trial_id,
+                parameter_id=record.parameter_id,
+                record=record.record,
+                continues=record.continues,
+                wait_code=SUBMITTED.code,
+                wait_sentence=SUBMITTED.sentence,
+                now_ms=now_ms,
+            )
+        case d.StartAttempt():
+            jobs.intend(connection, record.attempt)
+            trials.set_waiting(connection, record.attempt.trial_id, SUBMITTED, now_ms)
+        case d.StartTrial():
+            trials.set_running(connection, record.trial_id, record.started_ms)
+        case d.MarkUnknown():
+            trials.set_unknown(connection, record.trial_id, record.sentence)
+        case d.RequestStop():
+            trials.request_stop(connection, record.trial_id, record.by)
+        case d.MarkLost():
+            jobs.mark_lost(connection, record.trial_id, record.attempt, record.message, record.ended_ms)
+        case d.Finish():
+            jobs.close(connection, record.trial_id, record.attempt, may_run=record.may_run)
+            trials.finish(
+                connection,
+                record.trial_id,
+                status=record.status,
+                reason=record.reason,
+                message=record.message,
+                ended_ms=record.ended_ms,
+                last_words=record.last_words,
+                failure_key=record.failure_key,
+            )
+        case d.NoteCheckpoint():
+            trials.note_checkpoint(connection, record.trial_id)
+        case d.GiveUpAttempt():
+            jobs.close(connection, record.trial_id, record.attempt, record.account)
+            trials.next_attempt(connection, record.trial_id, WaitCode.RETRY, record.sentence)
+        case d.ReviveAttempt():
+            if record.replaced is not None:
+                jobs.close(connection, record.trial_id, record.replaced, PLATFORM, may_run=record.may_run)
+            jobs.revive(connection, record.trial_id, record.attempt, now_ms)
+            trials.revive_attempt(connection, record.trial_id, record.attempt, record.sentence)
+        case d.DropMissed():
+            jobs.drop_missed(connection, record.trial_id, record.attempt)
+        case d.SetWait():
+            trials.set_waiting(connection, record.trial_id, record.wait, now_ms)
+        case d.SetStatus():
+            experiments.set_status(connection, record.status, now_ms, record.error)
+        case d.PutOnHold():
+            experiments.set_hold(connection, record.hold, now_ms)
+        case d.HoldService():
+            services.set_hold(connection, record.service, record.hold)
+
+
+class Tally:
+    """Counters; written on the event loop only."""
+
+    def __init__(self) -> None:
+        #: Durations of turns, from queueing to commit.
+        self.turns = Durations()
+        #: Intermediate and final results that were stored.
+        self.results = 0
+
+
+tally = Tally()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode, StoredExperiment
@@ -69,30 +70,10 @@ def load(connection: sqlite3.Connection) -> StoredExperiment:
     return StoredExperiment(id_, ExperimentStatus(status), error, hold, *others)
 
 
-def interpreter(connection: sqlite3.Connection) -> str:
-    """Path of the creator's Python."""
-    return str(connection.execute("SELECT interpreter FROM experiment").fetchone()[0])
-
-
 def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
     """Warnings with which its file was accepted."""
     (text,) = connection.execute("SELECT warnings FROM experiment").fetchone()
     return tuple(ExperimentWarning(**one) for one in json.loads(text))
-
-
-def nonce(connection: sqlite3.Connection) -> str:
-    """Carried by its jobs, see `domain.job.JobSpec`; empty: not compared."""
-    return str(connection.execute("SELECT nonce FROM experiment").fetchone()[0])
-
-
-def storage_key(connection: sqlite3.Connection) -> str:
-    """See `platform_kit.contract.Host`; empty for a folder that NNI made."""
-    return str(connection.execute("SELECT storage_key FROM experiment").fetchone()[0])
-
-
-def folder(connection: sqlite3.Connection) -> str:
-    """The experiment's folder when it was last opened."""
-    return str(connection.execute("SELECT folder FROM experiment").fetchone()[0])
 
 
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:
@@ -174,3 +155,15 @@ def shift_times(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> No
         moved = ", ".join(f"{moment} = {moment} + :step_ms" for moment in moments)  # NULL stays NULL
         connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN_ROWS[table]}", {"step_ms": step_ms})
     connection.execute("UPDATE experiment SET counted_ms = min(counted_ms + ?, ?)", (step_ms, now_ms))
+
+
+def put_provenance(connection: sqlite3.Connection, record: Mapping[str, Any]) -> None:
+    """Stores the record in place of an earlier one."""
+    connection.execute("DELETE FROM provenance")
+    connection.execute("INSERT INTO provenance (record) VALUES (?)", (spelled(json.dumps(dict(record))),))
+
+
+def provenance(connection: sqlite3.Connection) -> dict[str, Any] | None:
+    """The record; None: nothing was recorded."""
+    row = connection.execute("SELECT record FROM provenance").fetchone()
+    return None if row is None else dict(json.loads(row[0]))

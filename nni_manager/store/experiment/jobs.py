@@ -1,4 +1,7 @@
-"""Attempts and their jobs as rows: the intent before the submission, the handle after it, then observations."""
+"""Attempts and their jobs as rows: the intent before the submission, the handle after it, then observations.
+
+A missed attempt was given up because its job was unreachable, while the trial is open. It may be revived.
+"""
 
 from __future__ import annotations
 
@@ -200,21 +203,15 @@ MISSED = (
 )
 
 
-def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
-    """(service, handle) of an attempt that the service has not forgotten; None: no handle, or forgotten."""
+def handle(
+    connection: sqlite3.Connection, trial_id: str, number: int, *, forgotten: bool = True
+) -> tuple[str, JobHandle] | None:
+    """(service, handle) of an attempt; None: it has no handle. `forgotten`: False leaves out those that the service has
+    forgotten."""
     row = connection.execute(
-        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND forgotten = 0"
-        " AND handle IS NOT NULL",
-        (trial_id, number),
-    ).fetchone()
-    return row and (row[0], JobHandle.parse(row[1], row[2]))
-
-
-def handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
-    """(service, handle) of an attempt, forgotten ones too; None: it has no handle."""
-    row = connection.execute(
-        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND handle IS NOT NULL",
-        (trial_id, number),
+        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND handle IS NOT NULL"
+        " AND forgotten <= ?",
+        (trial_id, number, forgotten),
     ).fetchone()
     return row and (row[0], JobHandle.parse(row[1], row[2]))
 
@@ -281,23 +278,22 @@ _LOST_SIGHT_OF = "forgotten = 0 AND state = 'LOST' AND unreachable_ms IS NOT NUL
 def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False) -> dict[str, tuple[str, ...]]:
     """Service → names of jobs that it has not forgotten; `running`: only those that may still run; `decided`: only
     those of closed attempts."""
-    found: dict[str, list[str]] = {}
-    which = (f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0") + (
-        " AND closed = 1" if decided else ""
-    )
-    query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
-    for service, name in connection.execute(query):
-        found.setdefault(service, []).append(name)
-    return {service: tuple(names) for service, names in found.items()}
+    which = f"({_MAY_RUN} OR {_LOST_SIGHT_OF})" if running else "forgotten = 0"
+    which += " AND closed = 1" if decided else ""
+    return _by_service(connection, f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number")
 
 
 def why_unreachable(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     """Service → sentences why its jobs that are not forgotten were unreachable."""
-    found: dict[str, list[str]] = {}
     query = "SELECT DISTINCT service, unreachable FROM attempts WHERE forgotten = 0 AND unreachable != '' ORDER BY 1, 2"
-    for service, sentence in connection.execute(query):
-        found.setdefault(service, []).append(sentence)
-    return {service: tuple(sentences) for service, sentences in found.items()}
+    return _by_service(connection, query)
+
+
+def _by_service(connection: sqlite3.Connection, query: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for service, text in connection.execute(query):
+        found.setdefault(service, []).append(text)
+    return {service: tuple(texts) for service, texts in found.items()}
 
 
 def services_used(connection: sqlite3.Connection) -> list[str]:
@@ -355,3 +351,31 @@ def offsets(connection: sqlite3.Connection, job_name: str) -> dict[str, int]:
         (job_name,),
     )
     return dict(rows.fetchall())
+
+
+def missed(connection: sqlite3.Connection) -> list[Attempt]:
+    """Missed attempts, highest number first."""
+    query = f"SELECT {', '.join(ATTEMPT_COLUMNS)} FROM attempts WHERE {MISSED} ORDER BY number DESC"
+    return [Attempt._make(row) for row in connection.execute(query)]
+
+
+def missed_attempt(connection: sqlite3.Connection, job_name: str) -> tuple[str, int] | None:
+    """(trial, number) of a missed job; None: it is not missed."""
+    query = f"SELECT trial_id, number FROM attempts WHERE job_name = ? AND {MISSED}"
+    row: tuple[str, int] | None = connection.execute(query, (job_name,)).fetchone()
+    return row
+
+
+def revive(connection: sqlite3.Connection, trial_id: str, number: int, now_ms: int) -> None:
+    """Reopens a missed attempt as its trial's current one."""
+    connection.execute(
+        f"UPDATE attempts SET closed = 0, given_up = '', {BACK_AGAIN} WHERE trial_id = :trial_id AND number = :number",
+        {"now_ms": now_ms, "trial_id": trial_id, "number": number},
+    )
+
+
+def drop_missed(connection: sqlite3.Connection, trial_id: str, number: int) -> None:
+    """Ends the wait for a missed attempt."""
+    connection.execute(
+        "UPDATE attempts SET unreachable_ms = NULL WHERE trial_id = ? AND number = ?", (trial_id, number)
+    )

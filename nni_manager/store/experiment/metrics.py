@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.store.experiment import missed_jobs
+from nni_manager.store.experiment import jobs
 from trial_runner.wire.outbox_files import earlier_names
 
 
@@ -92,7 +92,12 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
         chunk = replace(chunk, metrics=_without_repeats(connection, before, outbox, chunk.metrics))
     replaced = _REPLACED.format(chunk.outbox.rpartition("/")[0]) if before and outbox.is_new else ""
     for doubt in filter(None, (chunk.doubt, replaced)):
-        _note_doubt(connection, chunk.job_name, doubt)
+        # each sentence once, and up to a total length
+        connection.execute(
+            "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN :doubt ELSE doubt || '; ' || :doubt END"
+            " WHERE job_name = :job_name AND instr(doubt, :doubt) = 0 AND length(doubt) < :longest",
+            {"doubt": doubt, "job_name": chunk.job_name, "longest": _DOUBT_CHARACTERS},
+        )
     has_intermediates = _take(connection, chunk, found, outbox, now_ms)
     return Receipt(
         stored=Stored.NEW,
@@ -121,7 +126,7 @@ def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | No
         " FROM attempts WHERE job_name = ? AND closed = 0",
         (chunk.job_name,),
     ).fetchone()
-    if row is None and (missed := missed_jobs.missed_attempt(connection, chunk.job_name)) is not None:
+    if row is None and (missed := jobs.missed_attempt(connection, chunk.job_name)) is not None:
         return _Attempt(trial_id=missed[0], number=missed[1], epoch=0, may_complete=False, is_missed=True)
     if row is None or (chunk.container and row[4] not in (None, chunk.container)):
         return None
@@ -180,7 +185,11 @@ def _without_repeats(
     limit = before[0].next - before[0].first
     for earlier in before:
         limit = min(limit, earlier.next - earlier.first)
-        rows = _stored(connection, earlier, limit)
+        rows = connection.execute(
+            "SELECT number - :first, type, data FROM metrics"
+            " WHERE outbox = :outbox AND number >= :first AND number < :first + :limit ORDER BY number",
+            {"first": earlier.first, "outbox": earlier.id, "limit": limit},
+        ).fetchall()
         known |= {line: (type_, data) for line, type_, data in rows}
         limit = rows[0][0] if rows else limit  # the lines before it are in an earlier file
     line = outbox.next - outbox.first
@@ -188,52 +197,36 @@ def _without_repeats(
     return metrics[len(list(repeats)) :]
 
 
-def _stored(connection: sqlite3.Connection, outbox: _Outbox, limit: int) -> list[tuple[int, str, str]]:
-    """(line of the file, type, data) of the metrics in its first `limit` lines."""
-    return connection.execute(
-        "SELECT number - :first, type, data FROM metrics"
-        " WHERE outbox = :outbox AND number >= :first AND number < :first + :limit ORDER BY number",
-        {"first": outbox.first, "outbox": outbox.id, "limit": limit},
-    ).fetchall()
-
-
-def _note_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> None:
-    """Appends a sentence to the attempt's doubts, once each and up to a total length."""
-    connection.execute(
-        "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN :doubt ELSE doubt || '; ' || :doubt END"
-        " WHERE job_name = :job_name AND instr(doubt, :doubt) = 0 AND length(doubt) < :longest",
-        {"doubt": doubt, "job_name": job_name, "longest": _DOUBT_CHARACTERS},
-    )
-
-
 def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, now_ms: int) -> bool:
     """Inserts the metrics; returns whether there are intermediate results of the trial's current attempt."""
     if attempt.is_missed:
-        _insert(connection, chunk, attempt, outbox, _own_sequence(connection, attempt), now_ms)
+        (count,) = connection.execute(
+            "SELECT count(*) FROM metrics WHERE trial_id = ? AND attempt = ? AND type = ?",
+            (attempt.trial_id, attempt.number, MetricType.PERIODICAL),
+        ).fetchone()
+        _insert(connection, chunk, attempt, outbox, int(count), now_ms)
         return False
     has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
     sequence = _next_sequence(connection, attempt.trial_id) if has_intermediates else 0
     intermediates = _insert(connection, chunk, attempt, outbox, sequence, now_ms) if chunk.metrics else 0
     if has_intermediates:
-        _note_intermediates(connection, attempt.trial_id, sequence + intermediates, chunk.metrics)
+        newest = next(metric for metric in reversed(chunk.metrics) if metric.type is MetricType.PERIODICAL)
+        connection.execute(
+            "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
+            (sequence + intermediates, newest.value, attempt.trial_id),
+        )
     if intermediates < len(chunk.metrics):
-        _note_final(connection, attempt.trial_id, chunk.metrics)
+        first = next(metric for metric in chunk.metrics if metric.type is MetricType.FINAL)
+        connection.execute(
+            "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",
+            (first.data, first.value, attempt.trial_id),
+        )
     return has_intermediates
 
 
 def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
-    """The number of the trial's next intermediate result."""
     (sequence,) = connection.execute("SELECT intermediates FROM trials WHERE id = ?", (trial_id,)).fetchone()
     return int(sequence)
-
-
-def _own_sequence(connection: sqlite3.Connection, attempt: _Attempt) -> int:
-    """The number of the attempt's next intermediate result."""
-    (count,) = connection.execute(
-        "SELECT count(*) FROM metrics WHERE trial_id = ? AND attempt = ? AND type = ?",
-        (attempt.trial_id, attempt.number, MetricType.PERIODICAL),
-    ).fetchone()
-    return int(count)
 
 
 def _insert(
@@ -265,21 +258,3 @@ def _insert(
         rows,
     )
     return sequence - first
-
-
-def _note_intermediates(connection: sqlite3.Connection, trial_id: str, count: int, metrics: Sequence[Metric]) -> None:
-    """Stores the trial's number of intermediate results, and the value of the newest if it has one."""
-    newest = next(metric for metric in reversed(metrics) if metric.type is MetricType.PERIODICAL)
-    connection.execute(
-        "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
-        (count, newest.value, trial_id),
-    )
-
-
-def _note_final(connection: sqlite3.Connection, trial_id: str, metrics: Sequence[Metric]) -> None:
-    """Stores the trial's final result: the first one reported."""
-    first = next(metric for metric in metrics if metric.type is MetricType.FINAL)
-    connection.execute(
-        "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",
-        (first.data, first.value, trial_id),
-    )

@@ -39,12 +39,12 @@ def remove_others(connection: sqlite3.Connection, names: Collection[str]) -> Non
     connection.executemany("UPDATE services SET removed = 1 WHERE name = ?", gone)
 
 
-def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any], *, is_removed: bool = False) -> None:
-    """Adds or updates a service; its hold stays."""
+def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any]) -> None:
+    """Adds or updates a service, which is not removed; its hold stays."""
     connection.execute(
-        "INSERT INTO services (name, settings, removed) VALUES (?, ?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, removed = excluded.removed",
-        (name, json.dumps(settings), is_removed),
+        "INSERT INTO services (name, settings, removed) VALUES (?, ?, 0)"
+        " ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, removed = 0",
+        (name, json.dumps(settings)),
     )
 
 

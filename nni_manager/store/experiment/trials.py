@@ -1,14 +1,19 @@
-"""Trials as rows. Only the scheduler calls the functions that change them."""
+"""Trials as rows, and the checkpoints of those that ended well, where not all are kept: noted until they are removed.
+
+Only the scheduler calls the functions that change them.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from nni_manager.domain.attempt import Attempt
+from nni_manager.domain.experiment import NeedlessCheckpoint
 from nni_manager.domain.ids import new_trial_ids
+from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.text import spelled
@@ -158,7 +163,7 @@ def finish(
 ) -> None:
     """Ends the trial; only a resume after a stop reopens it.
 
-    `last_words`: last line of its stderr, if that explains the failure; `failure_key`: see `domain.failure`.
+    `last_words`: last line of its stderr, if that explains the failure; `failure_key`: see `domain.trial`.
     """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
@@ -239,3 +244,62 @@ def failed_since(connection: sqlite3.Connection, after: int) -> int:
     """The number of failed trials with an end order above `after`."""
     query = "SELECT count(*) FROM trials WHERE failure_key <> '' AND end_order > ?"
     return int(connection.execute(query, (after,)).fetchone()[0])
+
+
+#: Most that one turn is told of: each removal brings the next turn.
+_AT_A_TIME = 64
+
+#: A platform that has not forgotten a job may still have processes of it, which write. A trial that is to begin with a
+#: checkpoint has copied it before it ends.
+_NEEDLESS = """
+SELECT trial_id FROM checkpoints AS c
+WHERE trial_id NOT IN (SELECT value FROM json_each(:at_work))
+    AND NOT EXISTS (
+        SELECT 1 FROM attempts WHERE trial_id = c.trial_id AND handle IS NOT NULL
+            AND (forgotten = 0 OR service IN (SELECT value FROM json_each(:away))))
+    AND NOT EXISTS (SELECT 1 FROM trials WHERE end_order IS NULL AND continues = c.trial_id)
+    AND trial_id NOT IN (
+        SELECT id FROM trials JOIN checkpoints ON trial_id = id
+        WHERE status = 'SUCCEEDED' AND coalesce(abs(final_value) < 1.8e308, 0)
+        ORDER BY final_value * :sign DESC, sequence_id LIMIT :kept)
+LIMIT :most
+"""
+
+
+def note_checkpoint(connection: sqlite3.Connection, trial_id: str) -> None:
+    """Notes that a trial ended well and may have a checkpoint."""
+    connection.execute("INSERT OR IGNORE INTO checkpoints (trial_id) VALUES (?)", (trial_id,))
+
+
+def set_checkpoints_removed(connection: sqlite3.Connection, trial_ids: Iterable[str]) -> None:
+    """Notes that the checkpoints of these trials are removed."""
+    connection.executemany("DELETE FROM checkpoints WHERE trial_id = ?", [(id_,) for id_ in trial_ids])
+
+
+def needless_checkpoints(
+    connection: sqlite3.Connection,
+    kept: int,
+    *,
+    maximize: bool,
+    at_work: Collection[str] = (),
+    away: Collection[str] = (),
+) -> Iterator[NeedlessCheckpoint]:
+    """Noted checkpoints that nothing needs. `kept`: number of the best trials whose checkpoints stay; `at_work`: trials
+    that are left out; `away`: training services that cannot be asked, whose trials are left out."""
+    values = {
+        "kept": kept,
+        "sign": 1 if maximize else -1,
+        "most": _AT_A_TIME,
+        "at_work": json.dumps([*at_work]),
+        "away": json.dumps([*away]),
+    }
+    for (trial_id,) in connection.execute(_NEEDLESS, values).fetchall():
+        yield NeedlessCheckpoint(trial_id, tuple(_jobs(connection, trial_id)))
+
+
+def _jobs(connection: sqlite3.Connection, trial_id: str) -> Iterator[tuple[str, JobHandle]]:
+    rows = connection.execute(
+        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND handle IS NOT NULL", (trial_id,)
+    )
+    for service, job_name, handle in rows:
+        yield service, JobHandle.parse(job_name, handle)

@@ -18,8 +18,8 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import labels_file, list_summary
-from nni_manager.store.index.labels import Labels
+from nni_manager.store.index import list_summary
+from nni_manager.store.index.labels import Labels, read_labels
 from nni_manager.store.migrate import require_ours
 from nni_manager.store.nni import nni_folder
 
@@ -241,7 +241,7 @@ def read_folder(folder: Folder) -> Entry:
         is_open=is_open,
         endpoint=_endpoint(port, prefix) if is_open else None,
         results=results,
-        labels=labels_file.read(folder.path),
+        labels=read_labels(folder.path),
     )
 
 
@@ -261,7 +261,7 @@ def _read_nni_folder(folder: Folder) -> Entry:
         ended_ms=head.ended_ms,
         is_open=False,
         results=results,
-        labels=labels_file.read(folder.path),
+        labels=read_labels(folder.path),
     )
 
 

@@ -1,13 +1,21 @@
-"""The labels of an experiment: what people note about it. Nothing is decided by them."""
+"""The labels of an experiment: what people note about it. Nothing is decided by them.
+
+They lie in the experiment's folder, beside the index: an index that was lost is made again from the folders, and a
+folder that is copied takes them along.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, StoreUnavailable
 from nni_manager.domain.text import require_text
+from trial_runner.wire import foreign_files
 
 MOST_NOTES, MOST_TAGS, LONGEST_TAG = 10_000, 20, 40
 
@@ -53,7 +61,7 @@ def _notes(value: object) -> str:
 def _tags(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(tag, str) for tag in value):
         raise InvalidInput("tags: must be a list of texts")
-    found = _distinct(tag.strip() for tag in value)
+    found = tuple(dict.fromkeys(tag.strip() for tag in value))
     if len(found) > MOST_TAGS:
         raise InvalidInput(f"tags: there are {len(found)}, and at most {MOST_TAGS} are kept")
     for tag in found:
@@ -63,11 +71,31 @@ def _tags(value: object) -> tuple[str, ...]:
     return found
 
 
-def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(tags))
-
-
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput("archived: must be true or false")
     return value
+
+
+FILE = "labels.json"
+#: More than the longest labels take.
+_MOST_BYTES = 256 * 1024
+
+
+def read_labels(folder: Path) -> Labels:
+    """The labels in a folder; those that are missing or cannot be read are empty."""
+    try:
+        text = foreign_files.read(os.path.realpath(folder), FILE, 0, _MOST_BYTES)
+        values = json.loads(text)
+        return Labels.parse(values) if isinstance(values, dict) else Labels()
+    except (OSError, ValueError, InvalidInput):
+        return Labels()
+
+
+def write_labels(folder: Path, labels: Labels) -> None:
+    """Writes them whole. Raises StoreUnavailable."""
+    text = json.dumps(labels.as_json(), ensure_ascii=False, indent=1)
+    try:
+        foreign_files.write_whole(os.path.realpath(folder), FILE, text.encode())
+    except OSError as error:
+        raise StoreUnavailable(f"notes and tags cannot be written to {folder / FILE} ({error.strerror})") from error

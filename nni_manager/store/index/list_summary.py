@@ -12,8 +12,8 @@ from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import answers
-from nni_manager.store.index import best_course, pareto_set
-from nni_manager.store.index.pareto_set import ParetoSet, ParetoTrial
+from nni_manager.store.index import best_results
+from nni_manager.store.index.best_results import ParetoSet, ParetoTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def parse(text: str) -> ListSummary | None:
     best, failure = values.pop("best"), values.pop("common_failure")
     mode = OptimizeMode(values.pop("optimize_mode"))
     objectives = {name: OptimizeMode(one) for name, one in values.pop("objectives", {}).items()}
-    pareto_set = _parsed_set(values.pop("pareto_set", None))
+    front = values.pop("pareto_set", None)
     course = tuple(values.pop("course", ()))
     return ListSummary(
         **values,
@@ -79,22 +79,17 @@ def parse(text: str) -> ListSummary | None:
         best=best and Best(**best),
         common_failure=failure and CommonFailure(**failure),
         objectives=objectives,
-        pareto_set=pareto_set,
+        pareto_set=front
+        and ParetoSet(size=front["size"], trials=tuple(ParetoTrial(**trial) for trial in front["trials"])),
         course=course,
     )
-
-
-def _parsed_set(values: Mapping[str, Any] | None) -> ParetoSet | None:
-    if values is None:
-        return None
-    return ParetoSet(size=values["size"], trials=tuple(ParetoTrial(**trial) for trial in values["trials"]))
 
 
 def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSummary:
     """`config`: the experiment's, canonical."""
     (made,) = connection.execute("SELECT next_sequence_id FROM experiment").fetchone()
     maximizes = stored_config.maximizes(config)
-    found = pareto_set.load(connection, config)
+    found = best_results.load_pareto_set(connection, config)
     return ListSummary(
         counts=answers.counts(connection),
         trials_made=made,
@@ -111,7 +106,7 @@ def text_of(connection: sqlite3.Connection) -> str:
     """The summary as the index stores it."""
     text, exec_ms = connection.execute("SELECT config, exec_ms FROM experiment").fetchone()
     config = json.loads(text)
-    course = best_course.load(connection, maximizes=stored_config.maximizes(config))
+    course = best_results.load_course(connection, maximizes=stored_config.maximizes(config))
     return replace(load(connection, config), course=course, exec_ms=exec_ms).text()
 
 

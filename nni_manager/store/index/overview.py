@@ -147,7 +147,6 @@ def hold(row: StoredExperiment, live: Live) -> Hold | None:
 
 
 def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarning]:
-    """The warning that a closed experiment was on hold when it was closed."""
     if row.hold is not None and not live.at_work:
         sentence = f"it was on hold when it was closed: {row.hold.sentence}"
         yield ExperimentWarning(code="WAS_ON_HOLD", message=sentence)

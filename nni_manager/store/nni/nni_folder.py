@@ -25,11 +25,11 @@ from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import best_course
+from nni_manager.store.index import best_results
 from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.migrate import migrate
 from nni_manager.store.nni import nni_history
-from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
+from nni_manager.store.nni.nni_history import NniExperiment, NniHead, NniMetric, NniTrial
 from nni_manager.store.private import Kept
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import NotRegular
@@ -95,7 +95,7 @@ def _summary_of(experiment: NniExperiment) -> ListSummary:
         max_trial_number=config.get("maxTrialNumber"),
         optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
         best=_best(experiment.trials, maximizes=maximizes),
-        course=best_course.of(results, maximizes=maximizes),
+        course=best_results.course_of(results, maximizes=maximizes),
         exec_ms=experiment.exec_ms,
     )
 
@@ -110,7 +110,6 @@ def _best(trials: tuple[NniTrial, ...], *, maximizes: bool) -> Best | None:
 
 
 def _result(trial: NniTrial) -> float | None:
-    """The finite final result of a trial that succeeded."""
     value = trial.final.value if trial.final is not None else None
     is_result = trial.status is TrialStatus.SUCCEEDED and value is not None and math.isfinite(value)
     return value if is_result else None
@@ -121,8 +120,10 @@ def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -
     for a folder that cannot be written."""
     try:
         with _one_at_a_time:
-            if folder.database.exists() and _is_nni_s(folder.database):
-                take_over(folder, environment=environment, interpreter=interpreter)
+            if folder.database.exists():
+                roll_back(folder.database)
+                if is_made_by_nni(folder.database):
+                    take_over(folder, environment=environment, interpreter=interpreter)
     except OSError as error:
         raise StoreUnavailable(
             f"{folder.path} was made by NNI and cannot be taken over ({error.strerror}: {error.filename}); make it"
@@ -145,7 +146,8 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     database = folder.database
     _refuse_while_used(database)
     draft = database.with_name("nni.sqlite.draft")
-    _remove(draft)
+    for ending in ("", "-wal", "-shm"):
+        draft.with_name(draft.name + ending).unlink(missing_ok=True)
     experiment = _read(database, nni_history.read)
     migrate(draft, "experiment")
     with closing(connect(draft)) as connection:
@@ -158,11 +160,6 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     if not original.exists():
         os.link(database, original)
     draft.replace(database)
-
-
-def _is_nni_s(database: Path) -> bool:
-    roll_back(database)
-    return is_made_by_nni(database)
 
 
 def _may_be_nni_s(database: Path) -> bool:
@@ -189,11 +186,6 @@ def _user(database: Path) -> str | None:
         if any(file.path == path for file in process.info["open_files"] or ()):
             return f"process {process.pid} ({process.info['name']})"
     return None
-
-
-def _remove(draft: Path) -> None:
-    for ending in ("", "-wal", "-shm"):
-        draft.with_name(draft.name + ending).unlink(missing_ok=True)
 
 
 def _read(database: Path, read: Callable[[sqlite3.Connection], T | None]) -> T:

@@ -1,4 +1,4 @@
-"""Reads NNI's tables: a log of events and metrics becomes trials. `nni_folder` writes them.
+"""Reads NNI's tables: a log of events and metrics becomes records of trials. `nni_folder` writes them.
 
 Two faults of NNI are corrected. It assigns parameters to trials in request order, so a trial may have run with
 another's: its metrics name the right ones. And it repeats sequence numbers after a resume.
@@ -10,14 +10,93 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nni_manager.domain.metrics import MetricType, default_number
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import stored_config
-from nni_manager.store.nni.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniMetric:
+    #: NNI's row id, which is the stored order over all trials.
+    id: int
+    #: Id of the trial's parameters, as text; None: a customised trial.
+    parameter_id: str | None
+    type: MetricType
+    sequence: int
+    stored_ms: int
+    #: JSON of the value.
+    data: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniTrial:
+    id: str
+    sequence_id: int
+    status: TrialStatus
+    reason: Reason
+    message: str
+    parameters: Parameters
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int
+    metrics: tuple[NniMetric, ...] = ()
+
+    @property
+    def final(self) -> NniMetric | None:
+        """The first final result."""
+        return next((metric for metric in self.metrics if metric.type is MetricType.FINAL), None)
+
+    @property
+    def last_intermediate(self) -> NniMetric | None:
+        return next((metric for metric in reversed(self.metrics) if metric.type is MetricType.PERIODICAL), None)
+
+    @property
+    def intermediates(self) -> int:
+        return sum(metric.type is MetricType.PERIODICAL for metric in self.metrics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniExperiment:
+    id: str
+    #: Canonical config, JSON; secrets included, never log it.
+    params: str = field(repr=False)
+    created_ms: int
+    ended_ms: int
+    exec_ms: int
+    #: In end order.
+    trials: tuple[NniTrial, ...]
+    #: (ms, JSON list of {parameter, value}).
+    imports: tuple[tuple[int, str], ...]
+    #: Rows of ``ExperimentProfile`` as they are.
+    profiles: tuple[tuple[object, ...], ...] = field(repr=False)
+
+    @property
+    def next_sequence_id(self) -> int:
+        return max((trial.sequence_id for trial in self.trials), default=-1) + 1
+
+    @property
+    def next_parameter_id(self) -> int:
+        ids = (trial.parameters.parameter_id for trial in self.trials)
+        return max((id_ for id_ in ids if id_ is not None), default=-1) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniHead:
+    """The list entry of an experiment."""
+
+    id: str
+    name: str | None
+    #: Platform names, joined by commas.
+    platform: str
+    created_ms: int
+    #: None: not known, perhaps as NNI runs it.
+    ended_ms: int | None
+
 
 #: Status → reason, as far as NNI stores it.
 _REASONS = {
@@ -72,7 +151,7 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
         ended_ms=last_ms,
         exec_ms=(exec_s or 0) * 1000,
         trials=tuple(in_order),
-        imports=tuple(_imports(connection)),
+        imports=tuple(connection.execute("SELECT timestamp, data FROM TrialJobEvent WHERE event = 'IMPORT_DATA'")),
         profiles=tuple(profiles),
     )
 
@@ -82,10 +161,6 @@ def last_moment(connection: sqlite3.Connection) -> int:
     columns = (("startTime", "ExperimentProfile"), ("timestamp", "TrialJobEvent"), ("timestamp", "MetricData"))
     queries = (f"SELECT coalesce(max({column}), 0) FROM {table}" for column, table in columns)
     return max(int(connection.execute(query).fetchone()[0]) for query in queries)
-
-
-def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    return connection.execute("SELECT timestamp, data FROM TrialJobEvent WHERE event = 'IMPORT_DATA'").fetchall()
 
 
 # Trials
@@ -124,14 +199,10 @@ def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
         history.record = history.record or data or ""
         history.log_path = log_path or history.log_path
         history.sequence_id = history.sequence_id if sequence_id is None else sequence_id
-        if (status := _status(event)) is not None:
+        status = _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
+        if status is not None:  # others, such as ADD_HYPERPARAMETER, change none
             history.apply(moment_ms, status, message)
     return [_trial(id_, history, last_ms) for id_, history in histories.items()]
-
-
-def _status(event: str) -> TrialStatus | None:
-    """The status of an event; None: it changes none, such as ADD_HYPERPARAMETER."""
-    return _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
 
 
 def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
@@ -140,6 +211,8 @@ def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
         reason, message = _REASONS[status], history.message
     else:
         status = TrialStatus.USER_CANCELED
+    # NNI 2.10 stores no start of trials shorter than its polling interval
+    has_run = history.status in _RUN and history.log_path
     return NniTrial(
         id=id_,
         sequence_id=history.sequence_id,
@@ -148,15 +221,9 @@ def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
         message=message,
         parameters=_parameters(history.record),
         created_ms=history.created_ms,
-        started_ms=_started_ms(history),
+        started_ms=history.created_ms if history.started_ms is None and has_run else history.started_ms,
         ended_ms=history.ended_ms or last_ms,
     )
-
-
-def _started_ms(history: _TrialHistory) -> int | None:
-    """The start of a trial; NNI 2.10 stores none for trials shorter than its polling interval."""
-    has_run = history.status in _RUN and history.log_path
-    return history.created_ms if history.started_ms is None and has_run else history.started_ms
 
 
 def _parameters(record: str) -> Parameters:

@@ -25,7 +25,7 @@ from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler.changes import Changes
 from nni_manager.store import stored_config
 from nni_manager.store.connection import Connection
-from nni_manager.store.index import best_course, overview
+from nni_manager.store.index import best_results, overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Live
@@ -86,7 +86,7 @@ class ListedExperiment:
     errors: tuple[str, ...] = ()
     #: None: not known.
     summary: ListSummary | None = field(default=None, repr=False)
-    #: The best so far, as `best_course` gives it.
+    #: The best so far, as `best_results` gives it.
     course: tuple[float, ...] = ()
     #: Milliseconds it was active; None: not known.
     exec_ms: int | None = None
@@ -267,7 +267,7 @@ async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
             hold=found.hold,
             errors=found.errors,
             summary=found.summary,
-            course=best_course.load(connection, maximizes=stored_config.maximizes(found.config)),
+            course=best_results.load_course(connection, maximizes=stored_config.maximizes(found.config)),
             exec_ms=found.exec_ms,
         )
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from nni_manager.analysis.query import MOST_ROWS, Query
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.store.experiment import answers, numbered
+from nni_manager.store.experiment import answers, trial_reads
 from nni_manager.web import formats
 from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import ask, back, context_of, experiment_id, form_of
@@ -62,7 +62,7 @@ async def _compare(request: Request) -> Response:
     selected = PageQuery.parse(given).query.selected[:_MOST_COMPARED]
     everything = request.query_params.get("all") == "1"
     context, id_ = context_of(request), experiment_id(request)
-    found = await context.service.read(id_, lambda c: numbered.trials(c, selected))
+    found = await context.service.read(id_, lambda c: trial_reads.of_numbers(c, selected))
     table = trial_table.compare(found, context.clock(), everything=everything)
     selection = ",".join(map(str, selected))
     return await render_tab(request, "compare.html", tab="trials", table=table, selection=selection)
@@ -74,7 +74,7 @@ async def _kill(request: Request) -> Response:
     query = PageQuery.parse([("selected", text) for text in form.get("tick", [])])
     if not query.query.selected:
         raise InvalidInput("no trial is ticked; tick those that are to be killed, then press again")
-    found = await context.service.read(id_, lambda c: numbered.trials(c, query.query.selected))
+    found = await context.service.read(id_, lambda c: trial_reads.of_numbers(c, query.query.selected))
     for trial in found:
         await context.service.kill_trial(id_, trial["id"])
     return await back(request)

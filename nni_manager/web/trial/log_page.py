@@ -15,7 +15,7 @@ from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.scheduler.experiments import attempt_logs
 from nni_manager.scheduler.experiments.attempt_logs import LogFile
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
-from nni_manager.store.experiment import one_trial
+from nni_manager.store.experiment import trial_reads
 from nni_manager.streams.event_stream import event
 from nni_manager.web.rendering import context_of, experiment_id
 from nni_manager.web.trial.shown_trial import ShownTrial, in_bytes
@@ -148,7 +148,7 @@ class LogTail:
     async def _find(self) -> LogFile:
         if not self._trial_id:
             number = self._log.trial
-            self._trial_id = await self._service.read(self._id, lambda c: one_trial.id_of(c, number))
+            self._trial_id = await self._service.read(self._id, lambda c: trial_reads.id_of(c, number))
         file = await attempt_logs.find(self._service, self._id, self._trial_id, self._log.attempt, self._log.name)
         if file.is_here and not self._was_here:
             self._offset = None  # what was kept of it here may begin later

@@ -20,7 +20,7 @@ from nni_manager.domain.trial import OPEN_STATUSES, reason_in_words
 from nni_manager.scheduler.experiments.attempt_logs import FileHere
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
-from nni_manager.store.experiment import answers, one_trial
+from nni_manager.store.experiment import answers, trial_reads
 from nni_manager.web import formats
 from trial_runner.wire import foreign_files
 
@@ -141,9 +141,9 @@ async def shown(service: ExperimentCommands, id: str, trial: str, place: Place, 
 
     def read(connection: Connection) -> tuple[Json, tuple[int | None, int | None], int | None, list[int]]:
         row = json.loads(answers.trial(connection, trial_id(connection, trial)))
-        repeats = one_trial.number_of(connection, row["repeats"]) if row["repeats"] else None
-        around = one_trial.neighbours(connection, row["sequenceId"])
-        return row, around, repeats, one_trial.repetitions(connection, row["id"])
+        repeats = trial_reads.number_of(connection, row["repeats"]) if row["repeats"] else None
+        around = trial_reads.neighbours(connection, row["sequenceId"])
+        return row, around, repeats, trial_reads.repetitions(connection, row["id"])
 
     row, (previous, following), repeats, repeated_by = await service.read(id, read)
     folder = (await service.entry(id)).folder.trials
@@ -163,7 +163,7 @@ async def shown(service: ExperimentCommands, id: str, trial: str, place: Place, 
 def trial_id(connection: Connection, trial: str) -> str:
     """The id of a trial by its number or id; an id that is none is looked for as such. Raises NotFound."""
     is_number = trial.isascii() and trial.isdecimal() and len(trial) < 16
-    return one_trial.id_of(connection, int(trial)) if is_number else trial
+    return trial_reads.id_of(connection, int(trial)) if is_number else trial
 
 
 def ordinal(number: int) -> str:

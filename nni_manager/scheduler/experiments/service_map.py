@@ -3,7 +3,7 @@ the open experiments' databases know of holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -154,10 +154,9 @@ def _gpus(ledger: MachineLedger) -> Iterator[Gpu]:
     for index, card in sorted(ledger.cards.items()):
         here = users.get(index, [])
         others = card.foreign if ledger.foreign_on(card, here) else ()
-        yield Gpu(card=card, jobs=tuple(_jobs((user.job for user in here), card)), others=others)
+        yield Gpu(card=card, jobs=tuple(_job(user.job, card) for user in here), others=others)
 
 
-def _jobs(names: Iterable[str], card: Card) -> Iterator[JobOnGpu]:
-    for name in names:
-        experiment_id, trial_id = ids.trial_of_job(name)
-        yield JobOnGpu(experiment_id=experiment_id, trial_id=trial_id, memory_bytes=card.used_by_job.get(name, 0))
+def _job(name: str, card: Card) -> JobOnGpu:
+    experiment_id, trial_id = ids.trial_of_job(name)
+    return JobOnGpu(experiment_id=experiment_id, trial_id=trial_id, memory_bytes=card.used_by_job.get(name, 0))

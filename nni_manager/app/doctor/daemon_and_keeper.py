@@ -1,5 +1,7 @@
-"""Checks the keeper: a temporary one is started, asked for the machine's resources and ended. A keeper at work must
-answer."""
+"""Checks the daemon of the data directory: does one run, does it answer, has it this version; and the keeper.
+
+A temporary keeper is started, asked for the machine's resources and ended. A keeper at work must answer.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from nni_manager import __version__
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.client import address
 from nni_manager.client.manager_client import ManagerClient
@@ -25,13 +28,54 @@ from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
 from trial_runner.wire import removal
 
+_DAEMON = "daemon"
+
+
+def look_at_daemon(data_dir: Path) -> Iterator[CheckFinding]:
+    holder = lock_holder(data_dir / "daemon.lock")
+    found = address.find(data_dir)
+    if found is not None:
+        yield _ask(ManagerClient(found))
+    elif holder:
+        sentence = f"process {holder} owns {data_dir} and cannot be reached"
+        yield failure(_DAEMON, sentence, "wait if it is just starting; else end that process and try again")
+    elif address.read_pointer(data_dir) is not None:
+        advice = "start it again: running trials went on, and it takes them up"
+        yield warning(_DAEMON, "the last daemon did not end by itself, and none runs now", advice)
+    else:
+        yield ok(_DAEMON, "none runs; `nnictl create` starts one")
+
+
+def open_ports(data_dir: Path) -> dict[int, str]:
+    """TCP port → kind of listener, of the running daemon; empty when none runs or answers."""
+    found = address.find(data_dir)
+    if found is None:
+        return {}
+    try:
+        listeners = ManagerClient(found).daemon()["listeners"]
+    except NniManagerError:
+        return {}
+    return {int(d["address"].rpartition(":")[2]): str(d["kind"]) for d in listeners if d["kind"] != "control"}
+
+
+def _ask(client: ManagerClient) -> CheckFinding:
+    try:
+        known = client.daemon()
+    except NniManagerError as error:
+        return failure(_DAEMON, f"a daemon runs and does not answer: {error}", "see its log, or end it and try again")
+    sentence = f"process {known['pid']} runs version {known['version']} with {known['experiments']} experiments"
+    if known["version"] != __version__:
+        return warning(_DAEMON, f"{sentence}; this command is {__version__}", "restart it: running trials go on")
+    return ok(_DAEMON, sentence)
+
+
 #: Seconds for a temporary keeper to start and answer; seconds to end.
 _ANSWER_S, _END_S = 30.0, 5.0
 #: Seconds for a keeper at work to answer.
 _ANSWER_AT_WORK_S = 5.0
 
 
-def look(data_dir: Path) -> Iterator[CheckFinding]:
+def look_at_keeper(data_dir: Path) -> Iterator[CheckFinding]:
     folder = Path(tempfile.mkdtemp(prefix="nni-doctor-", dir=TEMPORARY))  # short: paths of sockets are
     try:
         yield _try(folder)
@@ -50,7 +94,10 @@ def _try(folder: Path) -> CheckFinding:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         return warning("keeper", f"it answers, but did not end within {_END_S:g} s", "please report it")
-    return ok("keeper", f"it starts, answers and ends: {_described(facts)}")
+    memory = facts.get("memory_bytes")
+    shown = f"{memory / 2**30:.1f} GiB of memory" if memory else "memory unknown"
+    machine = f"{facts['cpu_count']} processors, {shown}, load {facts['load'][0]:.1f}"
+    return ok("keeper", f"it starts, answers and ends: {machine}")
 
 
 async def _facts(folder: Path) -> dict[str, Any]:
@@ -86,12 +133,6 @@ class _Listener:
 
     def on_disconnected(self) -> None:
         """The pending request fails by itself."""
-
-
-def _described(facts: dict[str, Any]) -> str:
-    memory = facts.get("memory_bytes")
-    shown = f"{memory / 2**30:.1f} GiB of memory" if memory else "memory unknown"
-    return f"{facts['cpu_count']} processors, {shown}, load {facts['load'][0]:.1f}"
 
 
 def _at_work(data_dir: Path) -> Iterator[CheckFinding]:

@@ -1,14 +1,17 @@
-"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI."""
+"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI; and folders of links
+to them, each for one TensorBoard. Only what was made here is ever removed."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
@@ -32,19 +35,22 @@ class TrialLogs:
     is_here: bool
 
 
-def find(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) -> list[TrialLogs]:
+def find_logs(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) -> list[TrialLogs]:
     """The folders of these trials, in their order. `trials`: the experiment's. Raises NotFound."""
     rows = {row[0]: row for row in connection.execute(_ROWS, (json.dumps(list(ids)),))}
     if missing := [id_ for id_ in ids if id_ not in rows]:
         raise NotFound(f"there is no trial {missing[0]}")
     row = experiments.load(connection)
     config = json.loads(row.config)
-    storage = _on_storage(config, row.id, experiments.storage_key(connection))
+    section = config.get("sharedStorage")
+    point = section.get("localMountPoint") if isinstance(section, Mapping) else None
+    # None: there is none, or it is not mounted here
+    storage = Path(str(point), "nni", experiment_folder(row.id, row.storage_key), "trials") if point else None
     platforms = {name: str(section.get("platform", "")) for name, section in stored_config.services(config).items()}
     return [_logs(rows[id_], trials, storage, platforms) for id_ in dict.fromkeys(ids)]
 
 
-def newest(connection: sqlite3.Connection, count: int) -> list[str]:
+def newest_trials(connection: sqlite3.Connection, count: int) -> list[str]:
     """Ids of the newest trials."""
     rows = connection.execute("SELECT id FROM trials ORDER BY sequence_id DESC LIMIT ?", (count,))
     return [id_ for (id_,) in rows]
@@ -67,17 +73,42 @@ def _logs(
     for path in filter(None, (here, stored)):
         if os.path.isdir(path):
             return TrialLogs(trial_id=id_, number=number, path=path, is_here=True)
-    is_local = platforms.get(service or "", _only(platforms)) == _LOCAL
+    only = next(iter(platforms.values())) if len(platforms) == 1 else ""  # of a trial that has no attempt yet
+    is_local = platforms.get(service or "", only) == _LOCAL
     return TrialLogs(trial_id=id_, number=number, path=stored or here, is_here=is_local)
 
 
-def _only(platforms: Mapping[str, str]) -> str:
-    """The platform of a trial that has no attempt yet."""
-    return next(iter(platforms.values()), "") if len(platforms) == 1 else ""
+#: Below the data directory, which may have been NNI's: a name that no experiment can have.
+FOLDER = ".tensorboards"
+_ID = re.compile(r"[0-9a-f]{6}")
 
 
-def _on_storage(config: Mapping[str, Any], id: str, key: str) -> Path | None:
-    """Where `sharedStorage` has the folders of trials; None: there is none, or it is not mounted here."""
-    storage = config.get("sharedStorage")
-    point = storage.get("localMountPoint") if isinstance(storage, Mapping) else None
-    return Path(str(point), "nni", experiment_folder(id, key), "trials") if point else None
+def new_id() -> str:
+    """A random id of a TensorBoard, the name of its folder."""
+    return secrets.token_hex(3)
+
+
+def make_links(folder: Path, logs: Sequence[TrialLogs]) -> None:
+    """Makes a folder with a link to the logs of each trial, by the trial's number and id. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True)
+    for one in logs:
+        (folder / f"{one.number}-{one.trial_id}").symlink_to(one.path)
+
+
+def remove_links(folder: Path) -> None:
+    """Removes a folder that holds nothing but links; any other stays as it is. Blocks."""
+    with suppress(OSError):
+        links = list(folder.iterdir())
+        if folder.is_symlink() or not all(link.is_symlink() for link in links):
+            return
+        for link in links:
+            link.unlink()
+        folder.rmdir()
+
+
+def clear_links(data_directory: Path) -> None:
+    """Removes the folders that a killed daemon left. Blocks."""
+    with suppress(OSError):
+        for child in list((data_directory / FOLDER).iterdir()):
+            if _ID.fullmatch(child.name):
+                remove_links(child)

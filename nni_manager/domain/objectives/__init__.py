@@ -1,1 +1,0 @@
-"""Several objectives and constraints: what results are worth, and which of them are best."""

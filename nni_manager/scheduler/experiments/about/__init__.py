@@ -1,1 +1,0 @@
-"""What people note about experiments, and see of the training services that these share."""
