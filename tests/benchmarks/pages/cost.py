@@ -69,25 +69,24 @@ def _window(daemon: Daemon, id: str) -> tuple[float, Counter[str]]:
     """(Results a second, per cent of a core of each process)."""
     ended, before, began = _ended(daemon, id), _cpu_s(daemon), time.monotonic()
     time.sleep(_SECONDS)
-    spent, seconds = _cpu_s(daemon), time.monotonic() - began
-    spent.subtract(before)
-    return (_ended(daemon, id) - ended) / seconds, Counter({name: 100 * spent[name] / seconds for name in spent})
+    after, seconds = _cpu_s(daemon), time.monotonic() - began
+    spent: Counter[str] = Counter()
+    for (name, pid), cpu_s in after.items():
+        spent[name] += 100 * (cpu_s - before.get((name, pid), 0)) / seconds  # type: ignore[assignment]  # a float
+    return (_ended(daemon, id) - ended) / seconds, spent
 
 
 def _ended(daemon: Daemon, id: str) -> int:
     return int(daemon.rows(id, "SELECT count(*) FROM trials WHERE ended_ms IS NOT NULL")[0][0])
 
 
-def _cpu_s(daemon: Daemon) -> Counter[str]:
+def _cpu_s(daemon: Daemon) -> dict[tuple[str, int], float]:
+    """(Name, pid) → seconds on a processor so far, those of threads that ended included."""
     assert daemon.process is not None
     own = psutil.Process(daemon.process.pid)
-    found = Counter({"daemon": subject.runtime_s(own)})
-    for child in own.children():
-        if "nni_manager.analysis.worker" in child.cmdline():
-            found["analysis"] += subject.runtime_s(child)
-    for kind, process in chromium.processes():
-        found[kind] += subject.runtime_s(process)
-    return found
+    found = [("daemon", own), *chromium.processes()]
+    found += [("analysis", one) for one in own.children() if "nni_manager.analysis.worker" in one.cmdline()]
+    return {(name, process.pid): sum(process.cpu_times()[:2]) for name, process in found}
 
 
 def _tell(history: int, page: str, rate: float, spent: Counter[str]) -> None:
