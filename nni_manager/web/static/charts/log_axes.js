@@ -14,7 +14,7 @@ export function isLog(state, name) {
 // `axes`: {x and y: name in the address}; one that is missing has no logarithm.
 export function switches(figure, frame, state, axes) {
   const place = part(figure, "span", "chart-logs");
-  frame.tools.before(place);
+  frame.tools.after(place);
   const made = Object.entries(axes).map(([axis, name]) => [button(axis, () => toggle(axis)), name]);
   const toggle = (axis) => {
     const name = axes[axis];

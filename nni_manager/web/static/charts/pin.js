@@ -73,9 +73,10 @@ async function json(address) {
   return response.json();
 }
 
-function fill(card, { id, status, rank, of, parameters }) {
+function fill(card, { id, status, finalValue, rank, of, parameters }) {
   const state = document.createElement("p");
-  state.textContent = `${id} · ${status}${rank ? ` · rank ${rank} of ${of}` : ""}`;
+  const result = finalValue === null ? [] : [`result ${shown(finalValue)}`];
+  state.textContent = [id, status, ...result, ...(rank ? [`rank ${rank} of ${of}`] : [])].join(" · ");
   const copy = document.createElement("button");
   Object.assign(copy, { type: "button", textContent: "copy parameters", hidden: !navigator.clipboard });
   copy.dataset.copy = JSON.stringify(parameters);
