@@ -381,16 +381,15 @@ async def test_charts_are_drawn_in_a_twentieth_of_the_time(browser: Browser, sit
 
 
 async def test_an_answer_that_says_the_same_is_not_drawn_again(browser: Browser, site: str, world: World) -> None:
-    """A trial that waits changes the experiment, and nothing in its charts."""
+    """A trial that waits changes the experiment, and none of its curves."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         await page.goto(f"{site}/experiments/{id_}")
-        figure = await drawn(page, "results")
+        figure = await drawn(page, "curves")
         await expect(figure.locator(".chart-words")).not_to_be_empty()
-        await page.evaluate(
-            "() => { window.drawn = 0; document.addEventListener('chartanswer', () => { drawn += 1; }); }"
-        )
-        async with page.expect_response(lambda answer: "/analysis/results" in answer.url and answer.status == 200):
+        note = "({target}) => { drawn += target.id === 'chart-curves'; }"
+        await page.evaluate(f"() => {{ window.drawn = 0; document.addEventListener('chartanswer', {note}); }}")
+        async with page.expect_response(lambda answer: "/analysis/curves" in answer.url and answer.status == 200):
             await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
         await expect(page.locator("#tile-progress + .value")).to_contain_text("0 of")
         assert await page.evaluate("drawn") == 0

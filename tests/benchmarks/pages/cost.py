@@ -8,7 +8,6 @@ work.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
