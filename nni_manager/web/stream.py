@@ -67,10 +67,13 @@ class States:
             return shared.part
 
     async def _read(self, id: str) -> Part:
-        is_over = self._context.service.at_work(id) is None
+        experiment = self._context.service.at_work(id)
+        is_over = experiment is None
+        # as the answers of charts name it, and taken first: what is read is at least that new
+        changed = {} if experiment is None else {"revision": experiment.changes.revision}
         found = await shown_experiments.read_progress(self._context, id)
         pause_ms = max(_CHART_PAUSE_MS, _CHART_PAUSE_A_READER_MS * self._readers.get(id, 0))
-        told = found | {"closed": is_over, "chartPauseMs": pause_ms}
+        told = found | changed | {"closed": is_over, "chartPauseMs": pause_ms}
         return Part(text=event("state", json.dumps(told)), is_last=is_over)
 
     def _count(self, id: str) -> int:

@@ -55,6 +55,17 @@ def test_another_content_under_the_same_path_is_read_anew(experiment: Filled) ->
     assert answer["total"] == 1 and answer["rows"][0]["parameters"] == {"units": 3} and answer["rows"][0]["rank"] == 1
 
 
+def test_trials_that_came_after_the_revision_was_named_are_read_too(experiment: Filled) -> None:
+    """Two questions of one revision, between which the experiment goes on."""
+    kept = KeptExperiments()
+    experiment.add(final=1.0)
+    with kept.read(str(experiment.path), "1", parameters=False) as (trials, _):
+        assert len(trials) == 1
+    experiment.add({"rate": 0.2}, final=2.0)
+    with kept.read(str(experiment.path), "1", parameters=True) as (trials, _):
+        assert len(trials) == 2
+
+
 def test_a_missing_database_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"gone\.sqlite"):
         read(KeptExperiments(), tmp_path / "gone.sqlite")

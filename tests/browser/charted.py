@@ -99,7 +99,7 @@ def _trials(count: int) -> Iterator[dict[str, Any]]:
         result = _result(values, draw)
         number, began = at + SEEDED, CREATED_MS + at // _AT_A_TIME * _TRIAL_MS
         status = TrialStatus.EARLY_STOPPED if at % 10 == 9 else TrialStatus.SUCCEEDED
-        trial_id = f"c{number:05d}"
+        trial_id = f"{'cde'[number // 10_000]}{number % 10_000:04d}"
         ended = began + _TRIAL_MS - draw.randrange(20_000)
         times = (began, began, ended)
         final = (result, json.dumps(result), result, number + 1)

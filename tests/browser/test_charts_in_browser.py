@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from playwright.async_api import Browser, Locator, Page, Request, expect
 
@@ -296,3 +298,99 @@ async def test_charts_follow_a_brush_soon_with_ten_thousand_trials(browser: Brow
         }"""
         assert await page.evaluate(script) < 10_000
         await expect(chart(page, "results").locator(".chart-count")).not_to_contain_text("10,005", timeout=LONG_MS)
+
+
+async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, site: str, world: World) -> None:
+    await charted(world, "charted", 40)
+    axes = "() => { const {xaxis, yaxis} = document.querySelector('#chart-results .chart-body')._fullLayout;"
+    types = f"{axes} return [xaxis.type, yaxis.type].join(); }}"
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/charted")
+        figure = await drawn(page, "results")
+        assert await page.evaluate(types) == "linear,linear"
+        across, up = (figure.get_by_role("button", name=f"log {axis}") for axis in "xy")
+        await across.click()
+        await page.wait_for_function(f"({types})() === 'log,linear'")
+        assert state_of(page) == {"logx": "1"}
+        await expect(figure.locator(".chart-title")).to_contain_text("log axis: 1 not above zero left out")
+        await figure.locator(".chart-body").focus()
+        await page.keyboard.press("l")
+        await page.wait_for_function(f"({types})() === 'log,log'")
+        await expect(up).to_have_attribute("aria-pressed", "true")
+        await expect(page.get_by_label("log scale of results")).to_be_checked()
+        await page.keyboard.press("Shift+L")
+        await page.wait_for_function(f"({types})() === 'linear,log'")
+        assert state_of(page) == {"logy": "1"}
+        await page.reload()
+        await drawn(page, "results")
+        assert await page.evaluate(types) == "linear,log"
+        await page.get_by_label("x axis").select_option("clock")
+        await expect(across).to_be_hidden()  # a time of day has no logarithm
+        await expect(up).to_be_visible()
+
+
+async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world: World) -> None:
+    await charted(world, "charted", 40)
+    context = await browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = await context.new_page()
+    await page.goto(f"{site}/experiments/charted")
+    figure = await drawn(page, "results")
+    points = await trace(page, "results", "early-stopped")
+    place = await pixel(page, "results", points["x"][1], points["y"][1])
+    card = figure.locator(".chart-pin")
+    number = str(points["customdata"][1])
+    await page.keyboard.down("Alt")
+    await page.mouse.click(*place)
+    await page.keyboard.up("Alt")
+    await expect(card.get_by_role("link", name=f"Trial {number}")).to_have_attribute(
+        "href", re.compile(rf"/trials/{number}$")
+    )
+    await expect(card.locator("dt").first).to_have_text("rate")
+    await card.get_by_role("button", name="copy parameters").click()
+    copied = json.loads(await page.evaluate("navigator.clipboard.readText()"))
+    assert 1e-5 < copied["rate"] < 0.1 and set(copied["layer"]) > {"_name"}
+    await page.get_by_label("best", exact=True).select_option("5")  # the chart is drawn anew below it
+    await expect(card).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(card).to_have_count(0)
+    body = figure.locator(".chart-body")
+    await body.focus()
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("p")
+    await expect(card).to_be_focused()
+    await expect(card.locator("dd").first).to_be_visible()
+    await card.get_by_role("button", name="Close").click()
+    await expect(body).to_be_focused()
+    await context.close()
+
+
+async def test_charts_are_drawn_in_a_twentieth_of_the_time(browser: Browser, site: str, world: World) -> None:
+    await charted(world, "charted", 1)
+    script = """async () => {
+      const {pace} = await import(new URL("static/charts/pace.js", document.baseURI.split("experiments/")[0]).href);
+      const waits = [];
+      for (const ms of [100, 50, 100_000]) {
+        pace.spent(ms);
+        waits.push(Math.ceil(pace.wait / 100) * 100);
+      }
+      return waits;
+    }"""
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/charted/config")
+        assert await page.evaluate(script) == [2000, 3000, 10_000]
+
+
+async def test_an_answer_that_says_the_same_is_not_drawn_again(browser: Browser, site: str, world: World) -> None:
+    """A trial that waits changes the experiment, and none of its curves."""
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
+        id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+        await page.goto(f"{site}/experiments/{id_}")
+        figure = await drawn(page, "curves")
+        await expect(figure.locator(".chart-words")).not_to_be_empty()
+        note = "({target}) => { drawn += target.id === 'chart-curves'; }"
+        await page.evaluate(f"() => {{ window.drawn = 0; document.addEventListener('chartanswer', {note}); }}")
+        async with page.expect_response(lambda answer: "/analysis/curves" in answer.url and answer.status == 200):
+            await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
+        await expect(page.locator("#tile-progress + .value")).to_contain_text("0 of")
+        assert await page.evaluate("drawn") == 0
+        await page.goto("about:blank")

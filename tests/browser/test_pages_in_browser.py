@@ -109,6 +109,28 @@ async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str,
             await page.goto("about:blank")
 
 
+async def test_what_did_not_change_is_not_touched(browser: Browser, site: str, world: World) -> None:
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
+        id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+        trials = f"/api/v1/experiments/{id_}/trials"
+        await api.post(trials, json={"parameters": {"x": 0.5}})
+        await page.goto(f"{site}/experiments/{id_}/trials")
+        rows = page.locator("tr[data-trial]")
+        await expect(rows).to_have_count(1)
+        await api.post(trials, json={"parameters": {"x": 0.25}})
+        await expect(rows).to_have_count(2)
+        await page.locator("#open-0").focus()
+        await page.evaluate("for (const row of document.querySelectorAll('tr[data-trial]')) row.isTheSame = true")
+        await api.post(trials, json={"parameters": {"x": 0.125}})
+        await expect(rows).to_have_count(3)
+        await expect(rows.first).to_contain_text("0.125")  # the newest comes first
+        same = "[...document.querySelectorAll('tr[data-trial]')].map(row => row.isTheSame === true)"
+        assert await page.evaluate(same) == [False, True, True]
+        await expect(page.locator("#open-0")).to_be_focused()
+        await expect(page.locator("#matching")).to_have_text("3 trials")
+        await page.goto("about:blank")
+
+
 async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World) -> None:
     """The experiment's last event has come by then: nothing else would bring the page up to date."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:

@@ -83,6 +83,8 @@ async def test_from_start_to_end(browser: Browser, tmp_path: Path) -> None:
         await expect(table.locator("tbody .running")).to_have_count(2, timeout=PATIENCE_MS)
         watched.report("1111")
         await watched.shows("1111")
+        charted = overview.locator("figure[data-chart=results] .chart-count")  # while the experiment runs
+        await expect(charted).to_contain_text("showing 2 of 2 trials", timeout=PATIENCE_MS)
         await _lost_fetch(watched)
         await _killed(watched, daemon, port)
         await _offline(watched)
@@ -93,9 +95,8 @@ async def test_from_start_to_end(browser: Browser, tmp_path: Path) -> None:
             assert await page.evaluate("window.isTheSame") is True
         await expect(overview.locator("#tile-best + .value")).to_have_text("1.25")
         await expect(overview.locator("#tile-progress + .value")).to_contain_text("2 of 2")
-        await expect(overview.locator("figure[data-chart=results] .chart-count")).to_contain_text(
-            "showing 2 of 2 trials", timeout=PATIENCE_MS
-        )
+        best = overview.locator("figure[data-chart=results] .chart-title")
+        await expect(best).to_contain_text("best so far 1.25", timeout=PATIENCE_MS)
         await context.close()
 
 

@@ -39,7 +39,8 @@ class KeptExperiments:
 
     def _brought_up(self, path: str, revision: str, connection: sqlite3.Connection, *, parameters: bool) -> TrialSet:
         known, trials = self._kept.pop(path, ("", TrialSet()))
-        if known != revision:
+        # for the same revision the connection may see more than was read before, as trials go on
+        if known != revision or not trials.has_all(connection):
             trials = _refreshed(trials, connection, path)
         if parameters:
             trials.read_parameters(connection)

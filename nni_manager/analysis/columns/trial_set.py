@@ -88,6 +88,11 @@ class TrialSet:
         own = sum(column.nbytes for column in self._columns.values()) + 60 * len(self.ids) + 200 * len(self.reasons)
         return own + self.metrics.nbytes + self.parameters.nbytes
 
+    def has_all(self, connection: sqlite3.Connection) -> bool:
+        """Whether all trials are there, and all that ended as such."""
+        head = trial_columns.head(connection)
+        return head.trials == len(self) and head.ended == self._ended
+
     def refresh(self, connection: sqlite3.Connection) -> None:
         """Reads what changed. The connection is in a transaction, so that all reads see one state."""
         head = trial_columns.head(connection)

@@ -75,7 +75,8 @@ function apply() {
   });
   // a table as wide as the window would share out what a narrower column leaves
   const own = rules.some(Boolean) ? "table.trials { width: max-content; }" : "";
-  sheet.textContent = `@media (min-width: 40rem) { ${own} ${rules.join("\n")} }`;
+  const text = `@media (min-width: 40rem) { ${own} ${rules.join("\n")} }`;
+  if (sheet.textContent !== text) sheet.textContent = text; // each change styles the whole page anew
 }
 
 // Pointer

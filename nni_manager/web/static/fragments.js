@@ -1,56 +1,87 @@
 // Puts parts of a fetched page in the place of the present ones. What the reader opened, ticked, wrote, focused and
-// scrolled to stays so.
+// scrolled to stays so; what did not change is not touched.
 
-/** `source`: the address that the parts came from; "": the page's own. */
-export function replace(html, source) {
-  const fetched = new DOMParser().parseFromString(html, "text/html");
-  for (const part of document.querySelectorAll("[data-live]")) {
-    if ((part.dataset.source ?? "") !== source) continue;
-    const next = fetched.getElementById(part.id);
-    if (next) replaceOne(part, next);
-  }
-  if (!source && fetched.title) document.title = fetched.title;
-}
+import { patch } from "./patch.js";
 
 /** What the server last sent for a part, to tell its changes from those of scripts and of the reader. */
 const sent = new WeakMap();
 
+/** `source`: the address that the parts came from; "": the page's own. */
+export function replace(html, source) {
+  const fetched = new DOMParser().parseFromString(html, "text/html");
+  const changed = [];
+  for (const part of document.querySelectorAll("[data-live]")) {
+    if ((part.dataset.source ?? "") !== source) continue;
+    const next = fetched.getElementById(part.id);
+    if (next && replaceOne(part, next)) changed.push(part);
+  }
+  if (!source && fetched.title && fetched.title !== document.title) document.title = fetched.title;
+  // after all parts: what listens may ask for sizes
+  for (const part of changed) part.dispatchEvent(new CustomEvent("replaced", { bubbles: true }));
+}
+
 function replaceOne(part, next) {
-  const html = next.innerHTML;
-  if (html === (sent.get(part) ?? part.innerHTML)) return;
+  const before = sent.get(part);
+  if (before ? before.isEqualNode(next) : part.innerHTML === next.innerHTML) return false;
+  const focused = focusIn(part);
+  sent.set(part, next);
+  if (!before || !patch(part, before, next)) replaceAll(part, next);
+  for (const field of part.querySelectorAll("input, select, textarea")) reset(field);
+  refocus(part, focused);
+  return true;
+}
+
+function replaceAll(part, next) {
   const kept = keep(part);
-  part.innerHTML = html;
-  sent.set(part, html);
+  part.innerHTML = next.innerHTML;
   restore(part, kept);
-  part.dispatchEvent(new CustomEvent("replaced", { bubbles: true }));
 }
 
 function keep(part) {
-  const active = document.activeElement;
-  const has = part.contains(active);
   return {
     open: [...part.querySelectorAll("details[id]")].map((one) => [one.id, one.open]),
     values: [...part.querySelectorAll("[data-keep][id]")].map((one) => [one.id, one.value, one.checked]),
-    focus: has ? focusable(active)?.id : null,
-    caret: has && "selectionStart" in active ? [active.selectionStart, active.selectionEnd] : null,
     scrolled: [...part.querySelectorAll(".scroll[id]")].map((one) => [one.id, one.scrollLeft, one.scrollTop]),
   };
 }
 
-function restore(part, { open, values, focus, caret, scrolled }) {
+function restore(part, { open, values, scrolled }) {
   const find = (id) => part.querySelector(`#${CSS.escape(id)}`);
   for (const [id, isOpen] of open) find(id)?.toggleAttribute("open", isOpen);
   for (const [id, value, checked] of values) restoreField(find(id), value, checked);
   for (const [id, left, top] of scrolled) find(id)?.scrollTo(left, top);
-  const focused = focus && find(focus);
-  focused?.focus({ preventScroll: true });
-  if (focused && caret && caret[0] !== null) focused.setSelectionRange?.(...caret);
 }
 
 function restoreField(field, value, checked) {
   if (!field) return;
-  if (field.type === "checkbox" || field.type === "radio") field.checked = checked;
+  if (isTicked(field)) field.checked = checked;
   else field.value = value;
+}
+
+// A field that the reader's input does not stay in has what the server says, but not while it is used.
+function reset(field) {
+  if ("keep" in field.dataset || field === document.activeElement) return;
+  if (isTicked(field)) field.checked = field.defaultChecked;
+  else if (field.localName === "select") for (const one of field.options) one.selected = one.defaultSelected;
+  else if (field.value !== field.defaultValue) field.value = field.defaultValue;
+}
+
+function isTicked({ type }) {
+  return type === "checkbox" || type === "radio";
+}
+
+function focusIn(part) {
+  const active = document.activeElement;
+  if (!part.contains(active)) return null;
+  const caret = "selectionStart" in active ? [active.selectionStart, active.selectionEnd] : null;
+  return { active, id: focusable(active)?.id, caret };
+}
+
+function refocus(part, focused) {
+  if (!focused?.id || document.activeElement === focused.active) return;
+  const found = part.querySelector(`#${CSS.escape(focused.id)}`);
+  found?.focus({ preventScroll: true });
+  if (found && focused.caret && focused.caret[0] !== null) found.setSelectionRange?.(...focused.caret);
 }
 
 function focusable(element) {

@@ -6,7 +6,8 @@ import { replace } from "./fragments.js";
 import { state } from "./state.js";
 import { Stream } from "./stream.js";
 
-const MIN_PAUSE_MS = 400;
+// With the time until the stream tells of a change, values are at most a second late.
+const MIN_PAUSE_MS = 600;
 const RETRY_MS = 3000;
 const REFRESH_KEY = "nni_manager.refresh";
 
@@ -16,6 +17,7 @@ const listeners = new Map();
 // The tag of what was fetched last, by its address: what the server would answer again is not sent again.
 const tags = new Map();
 let revision = null;
+let status = null;
 let chartPause = 1000;
 let timer = null;
 let isFetching = false;
@@ -38,7 +40,7 @@ export const live = {
     return chartPause;
   },
 
-  /** Calls back with the revision whenever it has changed. */
+  /** Calls back with the revision whenever it has changed, and {isTurn: the experiment has another status}. */
   onRevision(callback) {
     revisions.add(callback);
     return () => revisions.delete(callback);
@@ -88,7 +90,10 @@ function received(kind, data) {
   if (data.closed) stream.end(); // there will be no other
   if (String(data.revision) !== revision) {
     revision = String(data.revision);
-    for (const callback of revisions) callback(revision);
+    const now = `${data.status} ${data.hold?.code} ${data.closed}`;
+    const isTurn = status !== null && status !== now;
+    status = now;
+    for (const callback of revisions) callback(revision, { isTurn });
   }
   isStale = true;
   refreshSoon();

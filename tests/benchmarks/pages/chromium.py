@@ -79,6 +79,15 @@ class Traffic:
         self.bytes += len(event["data"])
 
 
+def processes() -> list[tuple[str, psutil.Process]]:
+    """(kind, process) of the browser that this process started."""
+    found = []
+    for process in _processes():
+        kinds = [word.partition("=")[2] for word in _command(process).split() if word.startswith("--type=")]
+        found.append((f"chromium {kinds[0]}" if kinds else "chromium", process))
+    return found
+
+
 def _processes() -> list[psutil.Process]:
     """Of the browser that this process started."""
     found = []

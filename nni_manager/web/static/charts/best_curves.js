@@ -3,7 +3,8 @@
 import { colours, onTheme } from "./colours.js";
 import { durationUnit, finite } from "./formats.js";
 import { Frame } from "./frame.js";
-import { axis, plot } from "./plot.js";
+import { switches } from "./log_axes.js";
+import { axis, choosableAxis, plot, resultAxis } from "./plot.js";
 
 const AXES = { number: "trials", elapsed: "time since the first trial", clock: "clock (UTC)" };
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
@@ -13,6 +14,7 @@ export function mount(figure, { state }) {
   const within = { figure, frame: new Frame(figure), state };
   const chosen = () => (state.get("x") in AXES ? state.get("x") : "number");
   choices(figure, state, chosen);
+  switches(figure, within.frame, state, { x: "logx", y: "logy" });
   let asked = 0;
   let last = null;
   const refresh = async () => {
@@ -77,8 +79,8 @@ async function draw({ curves, x }, within) {
   if (!drawn.length) return within.frame.show({ title: "Best so far", count, columns, rows });
   const scale = scaleOf(drawn, x);
   const exporter = await plot(within, drawn.map((curve, index) => trace(curve, index, scale)), {
-    xaxis: axis(scale.title, scale.more),
-    yaxis: axis("best so far", { exponentformat: "power" }),
+    xaxis: x === "clock" ? axis(scale.title, scale.more) : choosableAxis(scale.title, within.state, "logx"),
+    yaxis: resultAxis("best so far", within.state),
   });
   within.frame.show({ title: titleOf(drawn), count, columns, rows, exporter });
 }

@@ -4,12 +4,13 @@ import { onTheme } from "./colours.js";
 import { Feed } from "./feed.js";
 import { count, many } from "./formats.js";
 import { Frame } from "./frame.js";
+import { switches } from "./log_axes.js";
 
 // What all charts of the page share; every filter by parameter, metric or status is among it.
 const SHARED = new Set(["status", "q", "failure", "key", "direction", "top", "clip", "selected", "x"]);
 
 // `chart`: {question, extra(state) → what only this chart asks, local: names in the state that change only how it is
-// drawn, empty(answer) → why there is nothing to draw or "", draw(answer, within) → what `Frame.show` takes}.
+// drawn, axes: {x and y: name in the state of what makes that axis logarithmic}, empty(answer) → why there is nothing to draw or "", draw(answer, within) → what `Frame.show` takes}.
 // `within`: {figure, frame, state}.
 export function run(figure, state, chart, frame = new Frame(figure)) {
   const within = { figure, frame, state };
@@ -32,7 +33,9 @@ export function run(figure, state, chart, frame = new Frame(figure)) {
     wait: (level) => frame.wait(level, frame.title.textContent.toLowerCase()),
     fail: (sentence) => (last ? frame.warn : frame.say).call(frame, `This chart is not up to date: ${sentence}`),
   });
-  const locals = () => JSON.stringify((chart.local ?? []).map((name) => state.get(name)));
+  if (chart.axes) switches(figure, frame, state, chart.axes);
+  const names = [...(chart.local ?? []), ...Object.values(chart.axes ?? {})];
+  const locals = () => JSON.stringify(names.map((name) => state.get(name)));
   let drawnWith = locals();
   state.onChange(() => {
     feed.refresh();

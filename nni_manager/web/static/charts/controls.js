@@ -7,6 +7,8 @@ import { addressOf } from "./opening.js";
 
 const TOP = [5, 10, 20, 50, 100];
 const AXES = { number: "trial number", elapsed: "elapsed time", clock: "clock (UTC)" };
+// The keys that there are to choose from change seldom.
+const PAUSE_MS = 15_000;
 const NAMED = { status: "status", q: "text", failure: "failure", selected: "selected" };
 
 export function mount(bar, { state }) {
@@ -34,7 +36,7 @@ export function mount(bar, { state }) {
     answer: (columns) => offer(keys, columns, state),
     wait: () => {},
     fail: () => {},
-  });
+  }, { pauseMs: PAUSE_MS });
   state.onChange(() => {
     show();
     feed.refresh();

@@ -4,13 +4,13 @@ import { run } from "./chart.js";
 import { colours, faded, scored } from "./colours.js";
 import { count, durationUnit, extent } from "./formats.js";
 import { selectedIn } from "./opening.js";
-import { axis, nameOf, plot, resultAxis } from "./plot.js";
+import { axis, choosableAxis, nameOf, plot, resultAxis } from "./plot.js";
 
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "curves",
     extra: () => ({ selected: figure.dataset.selected }), // of a trial's page; else the page's address says it
-    local: ["logy"],
+    axes: { x: "logstep", y: "logy" },
     empty: ({ curves, band }) =>
       curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with a trial's first one.",
     draw,
@@ -24,10 +24,15 @@ async function draw(answer, within) {
   const scale = horizontal(answer, state.get("x"));
   const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
   const exporter = await plot(within, named(traces), {
-    xaxis: axis(scale.title, { type: scale.type, uirevision: scale.title }),
+    xaxis: across(scale, state),
     yaxis: resultAxis(nameOf(state, "intermediate result"), state),
   });
   return { ...table(answer), title: title(answer), count: counted(answer), exporter };
+}
+
+function across({ title: text, type }, state) {
+  if (type === "date") return axis(text, { type, uirevision: text });
+  return choosableAxis(text, state, "logstep", { uirevision: text });
 }
 
 const ORDER = { running: 0, top: 1, selected: 2 };

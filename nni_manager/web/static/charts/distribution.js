@@ -3,7 +3,7 @@
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { extent, number } from "./formats.js";
-import { axis, isNarrow, nameOf, plot, resultAxis } from "./plot.js";
+import { axis, choosableAxis, isNarrow, nameOf, plot, resultAxis } from "./plot.js";
 import { range } from "./ranges.js";
 
 const SHARE = { range: [0, 1], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
@@ -11,7 +11,7 @@ const SHARE = { range: [0, 1], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75,
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "distribution",
-    local: ["logy"],
+    axes: { x: "logy", y: "logn" },
     empty: ({ bins }) => (bins.length ? "" : "No result yet: the distribution begins with the first one."),
     draw,
   });
@@ -28,7 +28,7 @@ async function draw(answer, within) {
     margin: { r: 48 },
     shapes: median(answer),
     xaxis: resultAxis(name, state),
-    yaxis: axis("trials", { rangemode: "tozero" }),
+    yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero" }),
     yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
   });
   if (!frame.body.dataset.filters) listen(frame, state);

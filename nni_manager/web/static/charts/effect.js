@@ -19,7 +19,7 @@ export function mount(figure, { state }) {
   columnsOf(figure).then(({ parameters }) => offer(menu, parameters, state));
   run(figure, state, {
     question: "effect",
-    local: ["logy"],
+    axes: { y: "logy" },
     extra: () => ({ parameter: state.get("effect") }),
     empty: ({ parameters }) =>
       parameters.some(({ bins }) => bins.length) ? "" : "No result yet: results tell the effect of a parameter.",

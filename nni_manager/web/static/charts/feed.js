@@ -1,6 +1,8 @@
 // The answers to one question: asked again when the revision or the filters change, never while nothing is looked at.
+// What the reader asks for, and what the experiment ends with, is there at once; else drawing has its pace.
 
 import { live } from "../live.js";
+import { pace } from "./pace.js";
 
 const FIRST_RETRY_MS = 1000;
 // An answer without a tag changes by itself, as while something is computed.
@@ -10,26 +12,35 @@ const WAIT_TOLD_MS = 2000;
 const LONGEST_RETRY_MS = 30_000;
 // A busy server is asked less often: an answer that took long is not asked for again at once.
 const REST = 5;
+const LONGEST_REST_MS = 10_000;
+// Of what is soon in view the first answer is fetched before.
+const SOON = "200px";
 
 export class Feed {
   #element;
   #address;
   #handlers;
-  #known = { address: "", tag: "" };
+  #known = { address: "", tag: "", content: null };
   #isInView = false;
   #isStale = true;
+  // Nothing is there yet, or the reader waits.
+  #isUrgent = true;
+  #pauseMs;
   #asking = null;
   #timer = null;
   #notBefore = 0;
+  #stopObserving = () => {};
   #retryMs = FIRST_RETRY_MS;
 
-  // `address()`: what to ask now. `handlers`: answer(json), wait(level 0 to 2), fail(sentence).
-  constructor(element, address, handlers) {
+  // `address()`: what to ask now. `handlers`: answer(json), wait(level 0 to 2), fail(sentence). `pauseMs`: least time
+  // between two questions, if it is not the page's.
+  constructor(element, address, handlers, { pauseMs = 0 } = {}) {
     this.#element = element;
     this.#address = address;
     this.#handlers = handlers;
-    new IntersectionObserver((found) => this.#seen(found), { rootMargin: "200px" }).observe(element);
-    live.onRevision(() => this.#changed());
+    this.#pauseMs = pauseMs;
+    this.#observe(SOON);
+    live.onRevision((_, { isTurn }) => this.#changed(isTurn));
     document.addEventListener("visibilitychange", () => this.#schedule());
   }
 
@@ -39,13 +50,26 @@ export class Feed {
     this.#asking?.controller.abort();
     this.#asking = null;
     this.#isStale = true;
-    this.#notBefore = 0;
+    this.#urge();
     this.#schedule();
   }
 
-  #changed() {
+  #observe(rootMargin) {
+    const observer = new IntersectionObserver((found) => this.#seen(found), { rootMargin });
+    observer.observe(this.#element);
+    this.#stopObserving = () => observer.disconnect();
+  }
+
+  // `isTurn`: the experiment has another status, as when it ends.
+  #changed(isTurn) {
     this.#isStale = true;
+    if (isTurn) this.#urge();
     this.#schedule();
+  }
+
+  #urge() {
+    this.#isUrgent = true;
+    this.#notBefore = 0;
   }
 
   #seen(found) {
@@ -56,19 +80,22 @@ export class Feed {
   #schedule() {
     clearTimeout(this.#timer);
     if (!this.#isStale || this.#asking || document.hidden || !this.#isInView || !this.#element.isConnected) return;
-    this.#timer = setTimeout(() => this.#ask(), Math.max(0, this.#notBefore - performance.now()));
+    const rest = Math.max(0, this.#notBefore - performance.now());
+    this.#timer = setTimeout(() => this.#ask(), this.#isUrgent ? rest : Math.max(rest, pace.wait));
   }
 
   async #ask() {
-    const asking = { address: this.#address(), controller: new AbortController(), isPassing: false };
-    const began = performance.now();
+    if (!this.#isUrgent && pace.wait) return this.#schedule(); // another chart was drawn meanwhile
+    const asking = { address: this.#address(), controller: new AbortController(), isPassing: false, tookMs: 0 };
     this.#asking = asking;
     this.#isStale = false;
+    this.#isUrgent = false;
     const waits = this.#announce();
     try {
       await this.#receive(asking);
       this.#retryMs = FIRST_RETRY_MS;
-      this.#rest(Math.max(asking.isPassing ? PASSING_MS : live.chartPause, REST * (performance.now() - began)));
+      const least = asking.isPassing ? PASSING_MS : Math.max(this.#pauseMs, live.chartPause);
+      this.#rest(Math.max(least, Math.min(REST * asking.tookMs, LONGEST_REST_MS)));
     } catch (error) {
       if (this.#asking === asking) this.#failed(error);
     } finally {
@@ -80,19 +107,33 @@ export class Feed {
   async #receive(asking) {
     const headers = { Accept: "application/json" };
     if (asking.address === this.#known.address && this.#known.tag) headers["If-None-Match"] = this.#known.tag;
+    const began = performance.now();
     const response = await fetch(asking.address, { headers, signal: asking.controller.signal });
     if (response.status === 304 || this.#asking !== asking) return;
     if (!response.ok) throw new Error(await reasonIn(response));
-    const answer = await response.json();
+    const text = await response.text();
+    asking.tookMs = performance.now() - began;
     if (this.#asking !== asking) return;
-    this.#known = { address: asking.address, tag: response.headers.get("ETag") ?? "" };
+    const isFirst = this.#known.address === "";
+    const isSame = asking.address === this.#known.address && contentOf(text) === this.#known.content;
+    this.#known = { address: asking.address, tag: response.headers.get("ETag") ?? "", content: contentOf(text) };
     asking.isPassing = this.#known.tag === "";
     if (asking.isPassing) this.#isStale = true;
+    if (!isSame) await this.#draw(JSON.parse(text), isFirst);
+  }
+
+  // The first drawing waits for the library, too: it tells nothing about the next ones.
+  async #draw(answer, isFirst) {
+    const began = performance.now();
     await this.#handlers.answer(answer);
+    if (!isFirst) return pace.spent(performance.now() - began);
+    this.#stopObserving();
+    this.#observe("0px");
   }
 
   #failed(error) {
     this.#handlers.fail(error.message);
+    this.#known.content = null; // what it says now is replaced by the next answer, whatever that is
     this.#isStale = true;
     this.#rest(this.#retryMs);
     this.#retryMs = Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);
@@ -112,6 +153,11 @@ export class Feed {
     this.#handlers.wait(0);
     this.#schedule();
   }
+}
+
+// An answer without the revision that it begins with: most changes of an experiment are none of a chart.
+function contentOf(text) {
+  return text.replace(/^\{"revision":"[^"]*",?/, "");
 }
 
 // The sentence of an error's answer.

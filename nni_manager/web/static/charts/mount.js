@@ -47,7 +47,7 @@ async function mount(element) {
 }
 
 // Charts of parts that are put in place later are mounted, too.
-export function mountAll(root) {
+function mountAll(root) {
   for (const element of root.querySelectorAll("[data-chart]:not([data-mounted])")) {
     element.dataset.mounted = "yes";
     seen.observe(element);
@@ -55,6 +55,5 @@ export function mountAll(root) {
 }
 
 mountAll(document);
-new MutationObserver((changes) => {
-  for (const { target, addedNodes } of changes) if (addedNodes.length) mountAll(target);
-}).observe(document.body, { childList: true, subtree: true });
+document.addEventListener("replaced", ({ target }) => mountAll(target));
+document.addEventListener("drawer", ({ detail }) => mountAll(detail.drawer));

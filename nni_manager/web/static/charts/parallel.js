@@ -4,7 +4,7 @@ import { run } from "./chart.js";
 import { colours } from "./colours.js";
 import { choice, number } from "./formats.js";
 import { part } from "./frame.js";
-import { follow, selectedIn } from "./opening.js";
+import { follow, point, selectedIn } from "./opening.js";
 import { brushed, place, positions } from "./parallel_axes.js";
 import { drawAxes, drawBrush, drawCounts, drawLine, drawLines } from "./parallel_drawing.js";
 import { listen, reorder, walk } from "./parallel_pointer.js";
@@ -17,7 +17,7 @@ export function mount(figure, { state }) {
   const view = { answer: null, hovered: -1, brushing: null };
   const chart = run(figure, state, {
     question: "parallel",
-    local: ["logy"],
+    axes: { y: "logy" },
     extra: () => ({ axes: state.get("axes") }),
     empty: ({ lines }) => (lines.number.length ? "" : "No result yet: a line begins with the first one."),
     draw: (answer, within) => draw(Object.assign(view, within, { answer })),
@@ -107,6 +107,7 @@ function marks(pen, { layout, ys, answer, theme, state, hovered, brushing }) {
 function hover(view, line, event) {
   if (line === view.hovered) return;
   view.hovered = line;
+  point(view.figure, line < 0 ? null : view.answer.lines.number[line]);
   paint(view.surface, view, marks);
   view.tip.hidden = line < 0;
   if (line < 0) return;

@@ -7,7 +7,7 @@ import { colours, faded } from "./colours.js";
 import { number, plain } from "./formats.js";
 import { Frame } from "./frame.js";
 import { selectedIn } from "./opening.js";
-import { axis, plot } from "./plot.js";
+import { choosableAxis, plot } from "./plot.js";
 
 export function mount(figure, { state }) {
   const frame = new Frame(figure);
@@ -19,6 +19,7 @@ export function mount(figure, { state }) {
     question: "pareto",
     extra: () => ({ a: state.get("ox"), b: state.get("oy") }),
     empty: ({ points }) => (points.number.length ? "" : "No trial has a number for every objective yet."),
+    axes: { x: "logox", y: "logoy" },
     draw: (answer, within) => draw(answer, within, menus),
   };
   run(figure, state, chart, frame);
@@ -56,8 +57,8 @@ async function draw(answer, within, menus) {
     }),
   ].filter((trace) => trace.x.length);
   const exporter = await plot(within, traces, {
-    xaxis: axis(titled(objectives, x), { uirevision: x }),
-    yaxis: axis(titled(objectives, y), { uirevision: y }),
+    xaxis: choosableAxis(titled(objectives, x), within.state, "logox", { uirevision: x }),
+    yaxis: choosableAxis(titled(objectives, y), within.state, "logoy", { uirevision: y }),
   });
   return { title: `Pareto front: ${answer.frontSize} trials that none is better than`, ...table(answer), exporter };
 }

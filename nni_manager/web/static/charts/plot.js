@@ -3,7 +3,8 @@
 
 import { colours, faded } from "./colours.js";
 import { plain } from "./formats.js";
-import { follow } from "./opening.js";
+import { isLog } from "./log_axes.js";
+import { follow, point } from "./opening.js";
 import { walk } from "./walking.js";
 
 let loading = null;
@@ -56,9 +57,13 @@ export async function plot({ figure, frame, state }, traces, layout) {
 function listen(library, { figure, frame, state }) {
   frame.body.dataset.listens = "yes";
   frame.body.on("plotly_click", ({ points, event }) => {
-    const point = points.find((each) => Number.isInteger(each.customdata));
-    if (point) follow(figure, state, point.customdata, event);
+    const found = points.find((each) => Number.isInteger(each.customdata));
+    if (found) follow(figure, state, found.customdata, event);
   });
+  frame.body.on("plotly_hover", ({ points }) => {
+    point(figure, points.map(({ customdata }) => customdata).find(Number.isInteger) ?? null);
+  });
+  frame.body.on("plotly_unhover", () => point(figure, null));
   walk(library, { figure, frame, state });
 }
 
@@ -115,10 +120,15 @@ export function axis(title, more = {}) {
   };
 }
 
-// An axis of results: logarithmic where the reader wants it.
+// An axis that is logarithmic where the reader wants it; `name`: of that wish in the address.
+export function choosableAxis(title, state, name, more = {}) {
+  const isIt = isLog(state, name);
+  const type = isIt ? "log" : "linear";
+  return axis(title, { type, exponentformat: "power", ...more, uirevision: `${more.uirevision ?? ""} ${isIt}` });
+}
+
 export function resultAxis(title, state) {
-  const isLog = state.get("logy") === "1";
-  return axis(title, { type: isLog ? "log" : "linear", uirevision: String(isLog), exponentformat: "power" });
+  return choosableAxis(title, state, "logy");
 }
 
 function merged(one, other) {

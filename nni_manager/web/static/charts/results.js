@@ -3,8 +3,9 @@
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { durationUnit, extent, finite, moment, number, plain } from "./formats.js";
+import { isLog } from "./log_axes.js";
 import { selectedIn } from "./opening.js";
-import { axis, nameOf, plot, resultAxis, utc } from "./plot.js";
+import { axis, choosableAxis, nameOf, plot, resultAxis, utc } from "./plot.js";
 import { range } from "./ranges.js";
 
 // How dark the spans of a density are, by how many trials they stand for.
@@ -14,7 +15,7 @@ export function mount(figure, { state }) {
   const view = { zoom: {}, refresh: () => {} };
   const chart = run(figure, state, {
     question: "results",
-    local: ["logy"],
+    axes: { x: "logx", y: "logy" },
     extra: () => view.zoom,
     empty: ({ of, points }) =>
       points.number.length ? "" : of ? "No trial has a result." : "No result yet: the first trial brings it.",
@@ -26,22 +27,27 @@ export function mount(figure, { state }) {
 async function draw(answer, within, view) {
   const { figure, frame, state } = within;
   const scale = horizontal(answer, state.get("x") ?? "number");
-  const isLog = state.get("logy") === "1";
+  const log = { x: isLog(state, "logx"), y: isLog(state, "logy") };
   const name = nameOf(state);
   const traces = [
-    ...density(answer, scale, isLog),
+    ...density(answer, scale, log.y),
     ...marks(answer, scale, name),
     best(answer, scale),
     ...chosen(answer, scale, state),
   ];
   const exporter = await plot(within, traces, {
-    xaxis: axis(scale.title, { type: scale.type, uirevision: scale.title }),
+    xaxis: across(scale, state),
     yaxis: resultAxis(name, state),
   });
   if (!figure.dataset.zooms) listen(figure, frame, state, view);
   view.answer = answer;
-  view.scale = scale;
-  return { ...table(answer, name), ...words(answer, name, isLog), exporter };
+  view.scale = log.x ? { ...scale, back: (value) => scale.back(10 ** value) } : scale;
+  return { ...table(answer, name), ...words(answer, name, log), exporter };
+}
+
+function across({ title, type }, state) {
+  if (type === "date") return axis(title, { type, uirevision: title });
+  return choosableAxis(title, state, "logx", { uirevision: title });
 }
 
 // What an x of the answer is on the axis: a number, a duration in the unit that fits, or a time of day.
@@ -113,7 +119,7 @@ function chosen({ points }, scale, state) {
 }
 
 // From lowest to highest result of each bucket; the darker, the more trials.
-function density({ density }, scale, isLog) {
+function density({ density }, scale, isLogY) {
   if (!density) return [];
   const most = extent(density.count)?.[1] ?? 1;
   const theme = colours();
@@ -122,7 +128,7 @@ function density({ density }, scale, isLog) {
     const y = [];
     density.x.forEach((where, index) => {
       const level = Math.min(Math.floor((density.count[index] / most) * SHADES.length), SHADES.length - 1);
-      if (level !== at || (isLog && density.low[index] <= 0)) return;
+      if (level !== at || (isLogY && density.low[index] <= 0)) return;
       x.push(scale.of(where), scale.of(where), null);
       y.push(density.low[index], density.high[index], null);
     });
@@ -158,10 +164,11 @@ function listen(figure, frame, state, view) {
   });
 }
 
-function words({ points, best }, name, isLog) {
+function words({ points, best }, name, log) {
   const last = best.value.length ? ` ${number(best.value.at(-1))}` : "";
   const title = `${name[0].toUpperCase()}${name.slice(1)} by trial, best so far${last}`;
-  const hidden = isLog ? points.value.filter((value) => finite(value) && value <= 0).length : 0;
+  const isHidden = (value, at) => finite(value) && ((log.y && value <= 0) || (log.x && points.x[at] <= 0));
+  const hidden = points.value.filter(isHidden).length;
   return hidden ? { title: `${title} (log axis: ${hidden} not above zero left out)` } : { title };
 }
 

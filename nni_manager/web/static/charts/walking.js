@@ -1,7 +1,7 @@
 // The points of a chart by keyboard: arrows go from one to the next, Enter opens its trial, Escape leaves.
 
 import { number } from "./formats.js";
-import { follow } from "./opening.js";
+import { follow, point } from "./opening.js";
 
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10 };
 
@@ -13,10 +13,12 @@ export function walk(library, { figure, frame, state }) {
     if (event.key in STEPS && points.length) {
       at = at < 0 || at >= points.length ? 0 : (at + STEPS[event.key] + points.length) % points.length;
       show(library, frame, points[at]);
+      point(figure, points[at].trial);
     } else if (event.key === "Enter" && points[at]) {
       follow(figure, state, points[at].trial, event);
     } else if (event.key === "Escape" && at >= 0) {
       at = -1;
+      point(figure, null);
       library.Fx.unhover(frame.body);
     } else return;
     event.preventDefault();

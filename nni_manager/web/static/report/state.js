@@ -1,7 +1,7 @@
 // In place of the page's address: what the reader chooses in charts, kept while the report is open. Filters are as when
 // the report was made.
 
-const CHOICES = new Set(["effect", "a", "b", "logy", "ox", "oy"]);
+const CHOICES = new Set(["effect", "a", "b", "logy", "logx", "logstep", "logn", "logox", "logoy", "ox", "oy"]);
 const callbacks = new Set();
 const values = new URLSearchParams();
 

@@ -1,0 +1,46 @@
+// Axes that the reader may have as linear or logarithmic: a button each beside the chart's title, and keys on the chart.
+
+import { part } from "./frame.js";
+
+// With the clock there is no logarithm of it.
+const OF_TIME = new Set(["logx", "logstep"]);
+const KEYS = { l: "y", L: "x" };
+
+// Whether the axis with this name in the page's address is logarithmic now.
+export function isLog(state, name) {
+  return state.get(name) === "1" && !(OF_TIME.has(name) && state.get("x") === "clock");
+}
+
+// `axes`: {x and y: name in the address}; one that is missing has no logarithm.
+export function switches(figure, frame, state, axes) {
+  const place = part(figure, "span", "chart-logs");
+  frame.tools.after(place);
+  const made = Object.entries(axes).map(([axis, name]) => [button(axis, () => toggle(axis)), name]);
+  const toggle = (axis) => {
+    const name = axes[axis];
+    state.set({ [name]: isLog(state, name) ? null : "1" });
+    frame.spoken.textContent = `the ${axis} axis is ${isLog(state, name) ? "logarithmic" : "linear"}`;
+  };
+  const show = () => {
+    for (const [one, name] of made) {
+      one.setAttribute("aria-pressed", String(isLog(state, name)));
+      one.hidden = OF_TIME.has(name) && state.get("x") === "clock";
+    }
+  };
+  place.replaceChildren(...made.map(([one]) => one));
+  frame.body.addEventListener("keydown", (event) => {
+    const axis = KEYS[event.key];
+    if (event.target !== frame.body || !(axis in axes) || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    toggle(axis);
+  });
+  state.onChange(show);
+  show();
+}
+
+function button(axis, press) {
+  const made = document.createElement("button");
+  Object.assign(made, { type: "button", textContent: `log ${axis}`, title: `Logarithmic ${axis} axis` });
+  made.addEventListener("click", press);
+  return made;
+}

@@ -1,0 +1,20 @@
+// When charts may be drawn again: all of them together take a twentieth of the time at most, so that a page that shows
+// many results a second leaves the processor to others. A slow browser draws more seldom.
+
+const REST = 20;
+// No chart waits longer than this because of others.
+const LONGEST_MS = 10_000;
+let freeAt = 0;
+
+export const pace = {
+  /** Milliseconds until the next drawing. */
+  get wait() {
+    return Math.max(0, freeAt - performance.now());
+  },
+
+  /** Notes a drawing that took so long. */
+  spent(ms) {
+    const now = performance.now();
+    freeAt = Math.min(Math.max(now, freeAt) + REST * ms, now + LONGEST_MS);
+  },
+};
