@@ -118,3 +118,8 @@ class Popen(subprocess.Popen[Any]):
             finally:
                 self._waitpid_lock.release()  # type: ignore[attr-defined]
         return self.returncode
+
+    def __del__(self) -> None:
+        super().__del__()  # type: ignore[misc]
+        if self._teller is not None and self.returncode is not None:  # it may be said to have ended, and live on
+            self._teller.close()
