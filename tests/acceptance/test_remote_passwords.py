@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.live_daemon import Daemon, picked, processes_of
@@ -43,7 +45,8 @@ def machines(tmp_path: Path, serve: Serve) -> Iterator[list[InProcessMachine]]:
     for machine in machines:
         serve(machine.stop())
         for process in processes_of(str(machine.home)):
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def test_next_daemon_logs_in_on_a_removed_machine(daemon: Daemon, code: Path, machines: list[InProcessMachine]) -> None:
