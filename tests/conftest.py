@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests import left_children, left_log_handlers, module_groups
+from tests.fork_server import session
 from tests.order import Order
 
 # As in the tuner's process: several threads for small matrices wait for each other, the more so beside other tests.
@@ -45,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(left_children)
     config.pluginmanager.register(left_log_handlers)
     config.pluginmanager.register(module_groups)
+    config.pluginmanager.register(session)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
         config.pluginmanager.register(Order(config))
         config.pluginmanager.register(module_groups.ModuleGroups())

@@ -30,6 +30,11 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
     return result
 
 
+def share(pid: int) -> None:
+    """A child that a test starts, and the others use; it ends before the session does."""
+    _shared.add(pid)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_child_of_shared_fixtures_is_left() -> Iterator[None]:
     """Children of shared fixtures have ended, too, at the end of the session."""

@@ -20,6 +20,8 @@ from typing import Any
 import httpx
 import psutil
 
+from tests.fork_server.popen import Popen
+
 #: Seconds without an event after which a waiting test polls.
 _SILENCE_S = 1.0
 #: The most that a list of the API has; no test makes as many.
@@ -51,7 +53,7 @@ class Daemon:
         ready, told = os.pipe()
         command = [sys.executable, *self.program, "serve", "--data-dir", str(self.data), "--ready-fd", str(told)]
         with (self.data.parent / "daemon.log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = Popen(
                 [*command, *(arguments or ("--no-listen",))],
                 pass_fds=(told,),
                 stdout=log,

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from tests.fork_server.popen import Popen, take_interrupts
 from tests.live_daemon import Daemon, processes_of
 
 #: Trials for `config`: they report a number and end; they run until they are told to end.
@@ -63,7 +63,7 @@ class CommandLine:
 
     def start(self, *words: object, program: str = "nnictl") -> subprocess.Popen[str]:
         """In a process group of its own, as a shell would."""
-        return subprocess.Popen(
+        return Popen(
             [str(Path(sys.executable).with_name(program)), *map(str, words)],
             env=self.environment,
             cwd=self.folder,
@@ -72,7 +72,7 @@ class CommandLine:
             stderr=subprocess.PIPE,
             text=True,
             process_group=0,
-            preexec_fn=_take_interrupts,
+            preexec_fn=take_interrupts,
         )
 
     def config(self, name: str = "experiment.yml", **fields: object) -> Path:
@@ -154,7 +154,3 @@ def id_in(text: str) -> str:
 def state_of(daemon: Daemon, id_: str, **expected: Any) -> dict[str, Any]:
     """Waits until an experiment has as many trials of each status as `expected` says."""
     return daemon.wait_for(id_, lambda state: {**state["counts"], **expected} == state["counts"], timeout_s=30)
-
-
-def _take_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it, and so would what we start

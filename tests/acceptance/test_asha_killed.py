@@ -9,7 +9,7 @@ import pytest
 
 from tests.live_daemon import PYTHON, Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
 
 #: What trials report, in their order; the first one fails.
 SCORES = (8, 9, 3, 2, 1, 6)

@@ -9,7 +9,13 @@ import pytest
 
 from tests.chaos.run import prepared
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.true_start,
+    pytest.mark.machines,
+    pytest.mark.alone,
+    pytest.mark.timeout(600),
+]
 
 #: The faults are the same in every run of the gate; NNI_CHAOS_SEED=7 for others, as `python -m tests.chaos` has them.
 SEED = int(os.environ.get("NNI_CHAOS_SEED") or 551965)

@@ -21,7 +21,7 @@ from tests.acceptance import trial_notes
 from tests.acceptance.write_ahead_log import read_log
 from tests.live_daemon import Daemon, assert_gone, picked
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(180)]
 
 #: NNI_KILLS=24 for as many as a release is judged by.
 KILLS = int(os.environ.get("NNI_KILLS", "8"))

@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance import trial_notes
 from tests.live_daemon import Daemon, assert_gone, picked
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
 
 #: Of keepers, one after the other; NNI_KILLS=40 for as many as a release is judged by.
 KILLS = int(os.environ.get("NNI_KILLS", "5"))

@@ -30,7 +30,7 @@ from tests.fuzz.malformed import CONVERSATIONS, converse, report_one
 from tests.fuzz.report import Report
 from tests.live_daemon import Daemon, processes_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
 
 TOKEN = "open-sesame-4711-kL9"
 TRIAL = """echo '{"type": "final", "value": 7}' >> "$NNI_OUTBOX"; echo said; echo complained >&2; exec sleep 1000"""

@@ -64,6 +64,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         done = line.create(trialCommand=REPORT)
         running = line.create(trialCommand=RUN_ON)
         stopped = line.create(trialCommand=RUN_ON)
+        state_of(daemon, stopped, RUNNING=2)
         line.good("stop", stopped)
         daemon.wait(done, "DONE")
         state_of(daemon, running, RUNNING=2)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.live_daemon import PYTHON, Daemon, assert_gone
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start]
 
 #: Input and errors closed, signals blocked: what init scripts, cron and careless launchers do.
 BARE = """

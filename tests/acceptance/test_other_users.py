@@ -18,7 +18,7 @@ import pytest
 from tests.live_daemon import LISTENING, Daemon, running_daemon
 from tests.other_user import DAEMON, NOBODY, command, output_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.machines, pytest.mark.timeout(120)]
 
 ASK = """
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=20)

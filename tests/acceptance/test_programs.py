@@ -26,6 +26,7 @@ from nni_manager.client.daemon import find
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line
+from tests.fork_server.popen import Popen
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
 
@@ -39,6 +40,7 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLin
         for name, value in line.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(subprocess, "Popen", Popen)  # daemons that this process starts are forked
         yield line
         line.end()
     psutil.wait_procs(psutil.Process().children(), timeout=10)  # daemons that this process started

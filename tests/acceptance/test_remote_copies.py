@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.live_daemon import Daemon, processes_of, running_daemon
@@ -34,7 +36,8 @@ def machine(tmp_path: Path) -> Iterator[RealMachine]:
     yield machine
     asyncio.run(machine.stop())
     for process in processes_of(str(machine.home)):
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @pytest.fixture

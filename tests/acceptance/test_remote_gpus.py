@@ -9,11 +9,12 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.acceptance.card_monitor import CardMonitor
@@ -60,7 +61,8 @@ def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
     for machine in (two, four):
         asyncio.run(machine.ssh.stop())
         for process in processes_of(str(machine.ssh.home)):
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_killed(

@@ -17,7 +17,7 @@ from tests.live_daemon import Daemon, assert_gone, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 from trial_runner import protocol
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
 
 _BEFORE = "0.5.3"
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """

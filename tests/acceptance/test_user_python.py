@@ -18,7 +18,12 @@ from tests.acceptance.command_line import CommandLine, id_in
 from tests.acceptance.lines_of_one_daemon import LineOfMany, line_of, serving
 from tests.trial_runner.advisors import RACING
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("user_python")]
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.true_start,
+    pytest.mark.timeout(60),
+    pytest.mark.xdist_group("user_python"),
+]
 
 TUNER = """
 import sys

@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, state_of
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.true_start]
 
 
 @pytest.fixture

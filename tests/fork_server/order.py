@@ -1,0 +1,101 @@
+"""What the server is asked for, and which commands it can be asked for."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import resource
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+#: Our commands beside the interpreter.
+_SCRIPTS = ("nnictl", "nni-manager")
+_MODULE = ["-m", "nni_manager"]
+#: Variables that an interpreter, its libraries or the loader read while they start: of these a fork has the server's.
+_READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "OPENSSL_", "SSL_")
+#: But this one, which a fork obeys.
+_OBEYED = "PYTHONFAULTHANDLER"
+_LIMITS = sorted(number for name, number in vars(resource).items() if name.startswith("RLIMIT_"))
+_MOST_BYTES = 1 << 20
+_MOST_DESCRIPTORS = 64
+
+
+@dataclass(frozen=True)
+class Order:
+    """`command`: with the interpreter, as the kernel shows it. `program`: what of it is to run, a script or a module.
+
+    `descriptors`: the numbers that those have in the fork which are sent along. `limits`: soft and hard ones.
+    """
+
+    command: list[str]
+    program: list[str]
+    directory: str
+    environment: dict[str, str]
+    descriptors: list[int]
+    limits: list[list[int]]
+    umask: int
+    session: bool
+    group: int
+    interrupts: bool
+
+    @property
+    def arguments(self) -> list[str]:
+        return self.command[self.command.index(self.program[-1]) + 1 :]
+
+
+def command_of(words: str | bytes | Sequence[object]) -> tuple[list[str], list[str]] | None:
+    """Command line and program of a start of ours; None: it is another's."""
+    if isinstance(words, str | bytes):
+        return None
+    command = [os.fsdecode(word) if isinstance(word, bytes | os.PathLike) else str(word) for word in words]
+    if command[0] == sys.executable:
+        for options in (["-P"], []):
+            if command[1 : len(options) + 3] == [*options, *_MODULE]:
+                return command, [*options, *_MODULE]
+    script = Path(command[0])
+    if script.name in _SCRIPTS and script.parent == Path(sys.executable).parent:
+        return [sys.executable, *command], [command[0]]
+    return None
+
+
+def is_like(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether an interpreter starts in the same way in both environments."""
+    return _read_at_start(one) == _read_at_start(other)
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in environment.items() if key.startswith(_READ_AT_START) and key != _OBEYED}
+
+
+def own_umask() -> int:
+    """Without a change of it, which other threads would see."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask:"))
+    return int(line.split()[1], 8)
+
+
+def own_limits() -> list[list[int]]:
+    return [list(resource.getrlimit(number)) for number in _LIMITS]
+
+
+def set_limits(limits: Sequence[Sequence[int]]) -> None:
+    for number, (soft, hard) in zip(_LIMITS, limits, strict=True):
+        if (soft, hard) != resource.getrlimit(number):
+            resource.setrlimit(number, (soft, hard))
+
+
+def send(server: socket.socket, order: Order, descriptors: Sequence[int]) -> None:
+    text = json.dumps(asdict(order)).encode()
+    server.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))])
+
+
+def receive(client: socket.socket) -> tuple[Order, list[int]]:
+    """And the descriptors that came with it, as numbers of this process. Raises ValueError where it ended instead."""
+    descriptors = array.array("i")
+    text, ancillary, _, _ = client.recvmsg(_MOST_BYTES, socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize))
+    for _, _, data in ancillary:
+        descriptors.frombytes(data)
+    return Order(**json.loads(text)), list(descriptors)

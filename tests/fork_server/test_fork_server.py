@@ -1,0 +1,175 @@
+"""A fork is the process that was asked for, and what cannot be forked is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.fork_server.popen import Popen, take_interrupts
+from tests.live_daemon import Daemon, running_daemon
+
+NNICTL = str(Path(sys.executable).with_name("nnictl"))
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    own = {"HOME": str(tmp_path / "home"), "NNI_MANAGER_DATA": str(tmp_path / "data")}
+    return {**os.environ, **own}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with running_daemon(tmp_path) as daemon:
+        assert is_fork(daemon.process)
+        yield daemon
+
+
+def is_fork(process: Any) -> bool:
+    """As its parent tells; it may have ended."""
+    return isinstance(process, Popen) and process._teller is not None
+
+
+def told(*words: str, **options: Any) -> tuple[Popen, str, str]:
+    with Popen([NNICTL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as process:
+        out, err = process.communicate(timeout=30)
+    return process, out, err
+
+
+def test_command_prints_and_exits_as_ever(environment: dict[str, str]) -> None:
+    for words in (["--version"], ["create"], ["trial", "ls", "nothing"], ["--help"]):
+        process, out, err = told(*words, env=environment)
+        expected = subprocess.run([NNICTL, *words], env=environment, capture_output=True, text=True)
+        assert is_fork(process) and (process.returncode, out, err) == (
+            expected.returncode,
+            expected.stdout,
+            expected.stderr,
+        )
+
+
+def test_kernel_shows_what_was_started(daemon: Daemon) -> None:
+    assert daemon.process is not None
+    seen = psutil.Process(daemon.process.pid)
+    command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(daemon.data)]
+    assert seen.cmdline()[: len(command)] == command and seen.cmdline()[-1] == "--no-listen"
+    assert {**seen.environ(), **daemon.environment} == seen.environ() and seen.environ().keys() == {*daemon.environment}
+    assert seen.name() == os.path.basename(sys.executable) and seen.exe() == psutil.Process().exe()
+    assert daemon.call("GET", "/daemon")["pid"] == seen.pid
+
+
+def test_daemon_has_no_descriptor_of_the_server_or_of_another_fork(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    with running_daemon(tmp_path / "second") as second:
+        found = [_descriptors(each) for each in (daemon, second)]
+    assert found[0] == found[1], "the later one has none of the earlier"
+    assert not any("nni-fork" in connection for connection in found[0])
+
+
+def _descriptors(daemon: Daemon) -> list[str]:
+    """What kinds of them it has, and which Unix sockets."""
+    assert daemon.process is not None
+    kinds = [os.readlink(path).partition(":")[0] for path in Path(f"/proc/{daemon.process.pid}/fd").iterdir()]
+    sockets = psutil.Process(daemon.process.pid).net_connections("unix")
+    return sorted([kind for kind in kinds if not kind.startswith("/")] + [bool(one.laddr) * "named" for one in sockets])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_signal_ends_it_and_the_exit_status_says_so(daemon: Daemon, number: signal.Signals) -> None:
+    process = daemon.process
+    assert process is not None and process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    process.send_signal(number)
+    assert process.wait(20) == process.poll() == (0 if number == signal.SIGTERM else -number)
+    assert not psutil.pid_exists(process.pid)
+    daemon.start()
+
+
+def test_folder_mask_limits_and_group_are_the_starters(environment: dict[str, str], tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    data, mask = Path(environment["NNI_MANAGER_DATA"]), os.umask(0o027)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[0] - 3, limits[1]))
+        with running_daemon(tmp_path, environment={"NNI_TEST_MARK": "7"}) as daemon:
+            assert daemon.process is not None
+            seen = psutil.Process(daemon.process.pid)
+            status = dict(line.split(":\t") for line in Path(f"/proc/{seen.pid}/status").read_text().splitlines())
+            assert status["Umask"] == "0027" and seen.cwd() == os.getcwd()
+            assert seen.rlimit(resource.RLIMIT_NOFILE)[1] == limits[1] and os.getpgid(seen.pid) != seen.pid
+        done, _, err = told("experiment", "list", env=environment, cwd=tmp_path, process_group=0)
+        assert (done.returncode, err) == (0, "") and data.exists()
+    finally:
+        os.umask(mask)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_command_forks_the_daemon_that_it_starts(environment: dict[str, str], tmp_path: Path) -> None:
+    config = {
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "trialCommand": "sleep 1000",
+        "trialConcurrency": 1,
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }
+    (tmp_path / "experiment.yml").write_text(json.dumps(config))
+    with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
+        environment["XDG_RUNTIME_DIR"] = runtime
+        process, _, err = told("create", "--config", str(tmp_path / "experiment.yml"), env=environment)
+        assert process.returncode == 0, err
+        started = Daemon(Path(environment["NNI_MANAGER_DATA"])).call("GET", "/daemon")["pid"]
+        try:
+            assert (
+                "fork_server" in " ".join(psutil.Process(started).parent().cmdline()) and os.getsid(started) == started
+            )
+            assert psutil.Process(started).cmdline()[1:5] == ["-P", "-m", "nni_manager", "serve"]
+        finally:
+            stopped, _, err = told("stop", "--all", env=environment)
+        assert stopped.returncode == 0, err
+        psutil.wait_procs([psutil.Process(started)] if psutil.pid_exists(started) else [], timeout=20)
+
+
+def test_interrupt_ends_a_command_as_a_shell_expects(environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "nni_manager", "serve", "--no-listen"]
+    ready, told_ready = os.pipe()
+    with open(ready, "rb") as lines:
+        process = Popen(
+            [*command, "--ready-fd", str(told_ready)],
+            env=environment,
+            pass_fds=(told_ready,),
+            stderr=subprocess.DEVNULL,
+            preexec_fn=take_interrupts,
+        )
+        os.close(told_ready)
+        assert is_fork(process) and lines.readline() == b"ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LC_ALL"])
+def test_what_an_interpreter_reads_at_its_start_has_one_started(environment: dict[str, str], name: str) -> None:
+    value = {"PYTHONPATH": "/nowhere", "LD_PRELOAD": "", "LC_ALL": "C"}[name]
+    process, out, err = told("--version", env={**environment, name: value})
+    assert not is_fork(process) and out and not err
+
+
+def test_another_program_is_started(environment: dict[str, str]) -> None:
+    for command in (["true"], [sys.executable, "-c", ""], [sys.executable, "-m", "nni_manager_of_others"]):
+        with Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+            process.wait(20)
+        assert not is_fork(process)
+
+
+@pytest.mark.true_start
+def test_marked_test_starts_truly(environment: dict[str, str]) -> None:
+    process, out, _ = told("--version", env=environment)
+    assert not is_fork(process) and out
