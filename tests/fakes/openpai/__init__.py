@@ -10,6 +10,8 @@ What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsof
 - lists, details, states: `controllers/v2/job.js`, `models/v2/utils/frameworkConverter.js`
 - process 1 and how codes are replaced: `src/runtime`, `src/runtime.d/runtime_entry.sh`, `user.sh`,
   `go/pkg/aggregator/error_aggregator.go`, and `src/k8s-job-exit-spec/config/k8s-job-exit-spec.yaml`
+- the cluster's own storages (NFS alone): `models/v2/storage.js`
+- what a container may mount by itself: `generateTaskRole` of `models/v2/job/k8s.js`; `own_mounts` says more
 
 Guesses, as their sources are elsewhere or say nothing:
 
