@@ -301,6 +301,33 @@ def test_image_without_the_client_of_nfs(client: Client, network: Path, kind: st
     ]
 
 
+def test_job_installs_the_client_of_nfs_as_the_services_example_does(client: Client, network: Path) -> None:
+    client.fake.control("behaviour", image_packages=[])
+    install = "apt-get install --assume-yes nfs-common"
+    mount = "mount -t nfs4 files.example.test:/data /mnt/own"
+    assert _said(client, "apt-get update", install, mount, "cat /mnt/own/greeting") == ["0", "hello"]
+
+
+@pytest.mark.parametrize(
+    ("before", "install", "code", "words"),
+    [
+        ("true", "apt-get install -y nfs-common", "100", "E: Unable to locate package nfs-common"),
+        ("apt-get update", "apt-get install -y blobfuse2", "100", "E: Unable to locate package blobfuse2"),
+        ("apt-get update", "apt-get install nfs-common", "1", "Do you want to continue? [Y/n] Abort."),
+    ],
+)
+def test_package_that_cannot_be_installed(
+    client: Client, network: Path, before: str, install: str, code: str, words: str
+) -> None:
+    assert _said(client, before, install) == [code, words]
+
+
+def test_servers_of_packages_that_cannot_be_reached(client: Client, network: Path) -> None:
+    client.fake.control("behaviour", image_packages=[], may_install=False)
+    install = "apt-get install -qy nfs-common"
+    assert _said(client, "apt-get update", install) == ["100", "E: Unable to locate package nfs-common"]
+
+
 def test_cluster_that_gives_no_right_to_mount(client: Client, network: Path) -> None:
     client.fake.control("behaviour", may_mount=False)
     assert _said(client, _MOUNT) == ["32", "mount.nfs: Operation not permitted"]

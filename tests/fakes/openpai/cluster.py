@@ -95,14 +95,15 @@ def shown_state(sub_state: str, code: int | None) -> str:
 class Cluster:
     """`folder`: outlives a restart. `hold`: jobs wait until they are begun. `pretended_s`: they have no containers.
 
-    `image_packages`, `may_mount`: fields of `Image`, of containers that begin from now on. `mount_fault`: of `Network`.
+    `image_packages`, `may_mount`, `may_install`: of `Image`, for containers that begin from now on. `mount_fault`: of
+    `Network`.
     """
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
         self._folder, self._now = folder, now
         self.hold, self.pretended_s, self.grace_s = False, 0.0, 30.0
         self.storages: dict[str, Storage] = {}
-        self.image_packages, self.may_mount = list(Image().packages), Image().may_mount
+        self.image_packages, self.may_mount, self.may_install = list(Image().packages), True, True
         self.network, self._mount_fault = Network(folder / "network"), ""
         self.jobs: dict[tuple[str, str], Job] = {}
         for file in sorted((folder / "jobs").glob("*.json")):
@@ -180,7 +181,8 @@ class Cluster:
         job.tasks = [Task(role, index) for role in roles for index in range(roles[role].get("instances", 1))]
         if not self.pretended_s:
             self.network.tell(self.mount_fault)
-            place = Place(self.storages, self.network, Image(tuple(self.image_packages), self.may_mount))
+            image = Image(tuple(self.image_packages), self.may_mount, self.may_install)
+            place = Place(self.storages, self.network, image)
             for task in job.tasks:
                 runtime.start(self._container(job, task), job.user, job.config, task.role, task.index, place)
 

@@ -8,9 +8,9 @@ What it follows, at microsoft/pai a95d9420e, the same at v1.8.0:
 - `src/rest-server/src/models/v2/job/k8s.js`, `generateTaskRole`: the container `app` gets SYS_ADMIN, IPC_LOCK and
   DAC_READ_SEARCH, loses MKNOD, and is not privileged; AppArmor is off; it has the image's user, the node's network, and
   one `github.com/fuse`, which is `/dev/fuse` by `src/device-plugin/deploy/device-plugin.yaml`. No job can change that.
-- `examples/mnist_500_tasks/yaml/CPU_500Task_MNIST.yaml`: a job that installs `nfs-common` and mounts by `mount -t nfs4`.
-- microsoft/openpai-runtime 59ec6d1, `src/plugins/teamwise_storage/init.py`: the plug-in mounts nothing any more, and the
-  server makes `extras.storages` of it.
+- `examples/mnist_500_tasks/yaml/CPU_500Task_MNIST.yaml`: a job installs `nfs-common`, then `mount -t nfs4`.
+- microsoft/openpai-runtime 59ec6d1, `src/plugins/teamwise_storage/init.py`: the plug-in mounts nothing any more;
+  the server makes `extras.storages` of it.
 - nfs-utils (stefanha/nfs-utils, `utils/mount`: `mount.c` at 00511ee5, `error.c` at 12544486, `stropts.c`), and
   Azure/azure-storage-fuse 0074bc92, `cmd/mount.go`: what their programs say.
 
@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fakes import own_root
+from tests.fakes.openpai import packages
 from tests.fakes.own_root import Step
 
 #: Those of a container engine, and what the server adds and drops.
@@ -106,18 +107,23 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`packages`: those of `nfs-common` and `blobfuse2` that it has. `may_mount`: the cluster gives SYS_ADMIN."""
+    """`packages`: those of `nfs-common` and `blobfuse2` that it has. `may_mount`: the cluster gives SYS_ADMIN.
+
+    `may_install`: `apt-get` reaches its servers.
+    """
 
     packages: tuple[str, ...] = ("nfs-common", "blobfuse2")
     may_mount: bool = True
+    may_install: bool = True
 
     @property
     def capabilities(self) -> tuple[str, ...]:
         return (*_CAPABILITIES, *(("sys_admin",) if self.may_mount else ()))
 
 
-def files(network: Network) -> dict[str, str]:
+def files(image: Image, network: Network) -> dict[str, str]:
     """Path inside → text."""
+    offered = dict.fromkeys(_PROGRAMS["nfs-common"], _program()) if image.may_install else {}
     exports = {name: f"{_INSIDE}/exports/{number}" for number, name in enumerate(network.exports)}
     blobs = {
         name: {"folder": f"{_INSIDE}/blobs/{number}", "key": network.blobs[name]["key"]}
@@ -126,6 +132,7 @@ def files(network: Network) -> dict[str, str]:
     return {
         f"{_INSIDE}/network.json": json.dumps({"exports": exports, "blobs": blobs}),
         _real_mount(): _MOUNT,
+        **packages.files(offered),
     }
 
 
@@ -154,11 +161,17 @@ def _sbin(folder: Path, image: Image) -> Path:
     for one in Path(_SBIN).iterdir():
         if one.name not in ours:
             _link(folder / one.name, os.readlink(one) if one.is_symlink() else f"{_INSIDE}/sbin/{one.name}")
+    if not (folder / "apt-get").is_symlink():
+        (folder / "apt-get").touch()  # to be covered, where the machine has none
     for package in image.packages:
         for program in _PROGRAMS[package]:
-            (folder / program).write_text(f"#!{os.path.realpath(sys.executable)} -I\n{_OUR_PROGRAM.read_text()}")
+            (folder / program).write_text(_program())
             (folder / program).chmod(0o755)
     return folder
+
+
+def _program() -> str:
+    return f"#!{os.path.realpath(sys.executable)} -I\n{_OUR_PROGRAM.read_text()}"
 
 
 def _link(path: Path, target: str) -> None:

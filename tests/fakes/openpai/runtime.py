@@ -71,7 +71,7 @@ def start(folder: Path, user: str, job: Mapping[str, Any], role: str, index: int
         f"{_HOME}/runtime": _RUNTIME,
         f"{_HOME}/runtime.d/runtime_entry.sh": _ENTRY,
         f"{_HOME}/runtime.d/user.sh": _USER + protocol.commands(job, role),
-        **own_mounts.files(place.network),
+        **own_mounts.files(place.image, place.network),
     }
     mounts = [Mount(logs, Path(_HOME) / "logs"), *_mounts(user, job, place.storages)]
     environment = _environment(user, job, role, index)
