@@ -6,7 +6,8 @@ of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (for
 `SETTINGS`: `action` (look, use, leave), `point` (of the home folder where it is relative), `may_mount`, `mark` (None,
 or `file` below the mount point and its `text`: a mount without it is of something else), `user` (the mount's),
 `here` (where the manager has it, for sentences), and of the storage `kind`, then `source`, or `account`, `key` and
-`container`.
+`container`. In a job's container: `otherwise`, the last thing that users can do about a failure, and
+`key_variable`, the variable that has the key. It prints nothing there but a sentence on stderr, and then ends with 1.
 
 Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
 stay. Without the permission to mount it uses `sudo`, where that asks for no password; else it says what to type.
@@ -20,6 +21,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -45,12 +47,32 @@ class Mounted(NamedTuple):
 
 
 def main() -> None:
+    if "key_variable" in SETTINGS:
+        SETTINGS["key"] = os.environ.pop(SETTINGS["key_variable"], "")
     point = os.path.normpath(os.path.join(os.path.expanduser("~"), os.path.expanduser(SETTINGS["point"])))
     try:
         answer = _ACTIONS[SETTINGS["action"]](point)
     except OSError as error:
         answer = _no(FAILED, "{}: {}".format(error.filename or point, error.strerror))
-    print(json.dumps(dict(answer, point=point)), flush=True)
+    if _in_job():
+        _tell(answer)
+    else:
+        print(json.dumps(dict(answer, point=point)), flush=True)
+
+
+def _in_job() -> bool:
+    return "otherwise" in SETTINGS
+
+
+def _either(on_machine: str, in_job: str) -> str:
+    return in_job if _in_job() else on_machine
+
+
+def _tell(answer: Dict[str, str]) -> None:
+    """Ends a job that cannot work there, with a sentence as the last line of its stderr."""
+    if answer["state"] != READY:
+        words = filter(None, (answer["sentence"], answer["fix"], SETTINGS["otherwise"]))
+        sys.exit("sharedStorage: " + "; ".join(words))
 
 
 # The actions
@@ -122,11 +144,12 @@ def _as_folder(point: str) -> Dict[str, str]:
 
 def _not_empty(point: str) -> Dict[str, str]:
     sentence = "{} is a folder with other files in it, not {}".format(point, _it())
-    return _no(OTHER, sentence, "mount the storage there ({}), or name another folder".format(_typed(point)))
+    another = "name another folder"
+    return _no(OTHER, sentence, _either("mount the storage there ({}), or {}".format(_typed(point), another), another))
 
 
 def _writable(point: str) -> Dict[str, str]:
-    if os.access(point, os.W_OK | os.X_OK):
+    if _in_job() or os.access(point, os.W_OK | os.X_OK):  # a job needs the folder of its attempt alone
         return {"state": READY}
     sentence = "user {} may not write into {}".format(_user(), point)
     return _no(DENIED, sentence, "give that user the right to, on the storage's server or with `chmod`")
@@ -190,22 +213,34 @@ def _hindrance(point: str) -> Optional[Dict[str, str]]:
     """Why it cannot be mounted by this process."""
     if SETTINGS["kind"] == NFS and not _may_as_root("mount"):
         sentence = "{} is not mounted, and user {} may not mount".format(point, _user())
-        return _no(DENIED, sentence, "type there: " + _typed(point))
-    program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
+        return _no(DENIED, sentence, _either("type there: " + _typed(point), _ROOTS_IMAGE))
+    program, package, in_image = _PACKAGES[SETTINGS["kind"]]
     if shutil.which(program, path=_path()) is None:
-        return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
+        sentence = "{} is not mounted, and there is no {}".format(point, program)
+        return _no(ABSENT, sentence, _either(package, in_image))
     is_makeable = os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK)
     if is_makeable or (SETTINGS["kind"] == NFS and _may_as_root("mkdir")):
         return None
     folder = shlex.quote(point)
     fix = "type there: `sudo mkdir -p {} && sudo chown {} {}`".format(folder, _user(), folder)
-    return _no(DENIED, "user {} may not make {}".format(_user(), point), fix)
+    return _no(DENIED, "user {} may not make {}".format(_user(), point), _either(fix, _ROOTS_IMAGE))
 
 
-_NFS_PACKAGE = "install NFS's client: `sudo apt install nfs-common`, or `sudo dnf install nfs-utils`"
-_BLOBFUSE_PACKAGE = (
-    "install BlobFuse2 of Microsoft, as https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy says"
-)
+#: Kind → program, what brings it to a machine, and to a job.
+_PACKAGES = {
+    NFS: (
+        "mount.nfs",
+        "install NFS's client: `sudo apt install nfs-common`, or `sudo dnf install nfs-utils`",
+        "take an image that has nfs-common (nfs-utils)",
+    ),
+    "AzureBlob": (
+        _BLOBFUSE,
+        "install BlobFuse2 of Microsoft, as "
+        "https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy says",
+        "take an image that has blobfuse2",
+    ),
+}
+_ROOTS_IMAGE = "take an image with root as its user"
 
 
 def _typed(point: str) -> str:

@@ -24,12 +24,13 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
 from nni_manager.platforms.aml import job as jobs
-from nni_manager.platforms.aml import preflight, sharing, states
+from nni_manager.platforms.aml import preflight, states
 from nni_manager.platforms.aml.account import AmlAccount, AzureTokens, Tokens
 from nni_manager.platforms.aml.assets import Assets
 from nni_manager.platforms.aml.blobs import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.mirror import Mirror
+from nni_manager.shared_storage import mount_by_job
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import SharedFolder
@@ -40,6 +41,8 @@ from trial_runner import protocol
 #: Seconds that copying a job's files may take after its end.
 _READ_PATIENCE_S = 10.0
 _SLOW_POLL_S = 20.0
+#: For users with jobs that cannot mount shared storage.
+_OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in the workspace's own container"
 #: Jobs that a list does not have and that are asked for one by one, in one round.
 _MOST_ASKED = 10
 
@@ -50,7 +53,8 @@ class AmlPlatform(Platform[AmlConfig]):
     #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
-    mounts: ClassVar[frozenset[str]] = sharing.KINDS
+    #: The key of another kind would lie where all of the workspace read.
+    mounts: ClassVar[frozenset[str]] = frozenset({"NFS"})
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
         watches=False,
@@ -94,7 +98,7 @@ class AmlPlatform(Platform[AmlConfig]):
 
     @classmethod
     def check(cls, spec: ExperimentSpec, config: AmlConfig) -> None:
-        sharing.check(spec.shared_storage)
+        mount_by_job.check(spec.shared_storage, "aml")
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
@@ -156,8 +160,8 @@ class AmlPlatform(Platform[AmlConfig]):
         code = await self._lease.call(lambda account: self._assets.put(account, storage))
         folder = self._prefix(spec.name)
         if self._shared is not None:
-            spec, program = await sharing.prepared(self._shared, spec)
-            await storage.put(f"{folder}/{sharing.PROGRAM_FILE}", program.encode())
+            own = await mount_by_job.prepared(self._shared, spec, _OTHERWISE)
+            spec = dataclasses.replace(spec, command=f"{own.mount}{own.prelude}{spec.command}")
         await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
         await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
         body = jobs.creation(self.config, spec, resource=self.config.resource, code=code, folder=folder)
