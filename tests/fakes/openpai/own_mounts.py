@@ -14,15 +14,8 @@ What it follows, at microsoft/pai a95d9420e, the same at v1.8.0:
 - nfs-utils (stefanha/nfs-utils, `utils/mount`: `mount.c` at 00511ee5, `error.c` at 12544486, `stropts.c`), and
   Azure/azure-storage-fuse 0074bc92, `cmd/mount.go`: what their programs say.
 
-Guessed:
-
-- A cluster that forbids SYS_ADMIN: where admission does, no pod of the server begins, as all ask for it. `may_mount` is
-  of one where something on the way takes the right from the container.
-- The images: these have `nfs-common` and `blobfuse2`; most have neither. Their user is root.
-- The capabilities that the server does not name: the default of container engines.
-- That `blobfuse2` waits for a server that does not answer, and what it says without the right to mount.
-
-Not as on a cluster: a mount is a bind, so `/proc/self/mountinfo` has neither `nfs` or `fuse` nor the server's name.
+What is guessed of this stands in the head of the fake. Not as on a cluster: a mount is a bind, so a line of `mountinfo`
+has neither `nfs` or `fuse` nor the server's name.
 """
 
 from __future__ import annotations
