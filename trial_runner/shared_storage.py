@@ -6,8 +6,8 @@ of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (for
 `SETTINGS`: `action` (look, use, leave), `point` (of the home folder where it is relative), `may_mount`, `mark` (None,
 or `file` below the mount point and its `text`: a mount without it is of something else), `user` (the mount's),
 `here` (where the manager has it, for sentences), and of the storage `kind`, then `source`, or `account`, `key` and
-`container`. In a job's container: `otherwise`, the last thing that users can do about a failure, and
-`key_variable`, the variable that has the key. It prints nothing there but a sentence on stderr, and then ends with 1.
+`container`. In a job also `in_job`: `key_variable`, which has the key, `fixes` (state → for people there), `otherwise`
+(their last way out). It prints nothing there but a sentence on stderr, and ends with 1 then.
 
 Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
 stay. Without the permission to mount it uses `sudo`, where that asks for no password; else it says what to type.
@@ -47,32 +47,19 @@ class Mounted(NamedTuple):
 
 
 def main() -> None:
-    if "key_variable" in SETTINGS:
-        SETTINGS["key"] = os.environ.pop(SETTINGS["key_variable"], "")
+    in_job = SETTINGS.get("in_job")
+    if in_job:
+        SETTINGS["key"] = os.environ.pop(in_job["key_variable"], "")
     point = os.path.normpath(os.path.join(os.path.expanduser("~"), os.path.expanduser(SETTINGS["point"])))
     try:
         answer = _ACTIONS[SETTINGS["action"]](point)
     except OSError as error:
         answer = _no(FAILED, "{}: {}".format(error.filename or point, error.strerror))
-    if _in_job():
-        _tell(answer)
-    else:
+    if not in_job:
         print(json.dumps(dict(answer, point=point)), flush=True)
-
-
-def _in_job() -> bool:
-    return "otherwise" in SETTINGS
-
-
-def _either(on_machine: str, in_job: str) -> str:
-    return in_job if _in_job() else on_machine
-
-
-def _tell(answer: Dict[str, str]) -> None:
-    """Ends a job that cannot work there, with a sentence as the last line of its stderr."""
-    if answer["state"] != READY:
-        words = filter(None, (answer["sentence"], answer["fix"], SETTINGS["otherwise"]))
-        sys.exit("sharedStorage: " + "; ".join(words))
+    elif answer["state"] != READY:
+        fix = in_job["fixes"].get(answer["state"], answer["fix"])
+        sys.exit("sharedStorage: " + "; ".join(filter(None, (answer["sentence"], fix, in_job["otherwise"]))))
 
 
 # The actions
@@ -125,7 +112,7 @@ def _judge(point: str) -> Optional[Dict[str, str]]:
     if not SETTINGS["may_mount"]:
         return _as_folder(point)
     if mounted is None:
-        return _not_empty(point) if _has_files(point) else None
+        return _not_empty(point) if os.path.isdir(point) and os.listdir(point) else None
     ours = Record(point).source
     if mark is None and (ours == _source() if ours else _is_it(mounted)):
         return _writable(point)
@@ -144,12 +131,11 @@ def _as_folder(point: str) -> Dict[str, str]:
 
 def _not_empty(point: str) -> Dict[str, str]:
     sentence = "{} is a folder with other files in it, not {}".format(point, _it())
-    another = "name another folder"
-    return _no(OTHER, sentence, _either("mount the storage there ({}), or {}".format(_typed(point), another), another))
+    return _no(OTHER, sentence, "mount the storage there ({}), or name another folder".format(_typed(point)))
 
 
 def _writable(point: str) -> Dict[str, str]:
-    if _in_job() or os.access(point, os.W_OK | os.X_OK):  # a job needs the folder of its attempt alone
+    if "in_job" in SETTINGS or os.access(point, os.W_OK | os.X_OK):  # a job needs its attempt's folder alone
         return {"state": READY}
     sentence = "user {} may not write into {}".format(_user(), point)
     return _no(DENIED, sentence, "give that user the right to, on the storage's server or with `chmod`")
@@ -202,10 +188,6 @@ def _unescaped(text: str) -> str:
     return text.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
 
 
-def _has_files(point: str) -> bool:
-    return os.path.isdir(point) and bool(os.listdir(point))
-
-
 # Mounting
 
 
@@ -213,34 +195,20 @@ def _hindrance(point: str) -> Optional[Dict[str, str]]:
     """Why it cannot be mounted by this process."""
     if SETTINGS["kind"] == NFS and not _may_as_root("mount"):
         sentence = "{} is not mounted, and user {} may not mount".format(point, _user())
-        return _no(DENIED, sentence, _either("type there: " + _typed(point), _ROOTS_IMAGE))
-    program, package, in_image = _PACKAGES[SETTINGS["kind"]]
+        return _no(DENIED, sentence, "type there: " + _typed(point))
+    program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
     if shutil.which(program, path=_path()) is None:
-        sentence = "{} is not mounted, and there is no {}".format(point, program)
-        return _no(ABSENT, sentence, _either(package, in_image))
+        return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
     is_makeable = os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK)
     if is_makeable or (SETTINGS["kind"] == NFS and _may_as_root("mkdir")):
         return None
     folder = shlex.quote(point)
     fix = "type there: `sudo mkdir -p {} && sudo chown {} {}`".format(folder, _user(), folder)
-    return _no(DENIED, "user {} may not make {}".format(_user(), point), _either(fix, _ROOTS_IMAGE))
+    return _no(DENIED, "user {} may not make {}".format(_user(), point), fix)
 
 
-#: Kind → program, what brings it to a machine, and to a job.
-_PACKAGES = {
-    NFS: (
-        "mount.nfs",
-        "install NFS's client: `sudo apt install nfs-common`, or `sudo dnf install nfs-utils`",
-        "take an image that has nfs-common (nfs-utils)",
-    ),
-    "AzureBlob": (
-        _BLOBFUSE,
-        "install BlobFuse2 of Microsoft, as "
-        "https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy says",
-        "take an image that has blobfuse2",
-    ),
-}
-_ROOTS_IMAGE = "take an image with root as its user"
+_NFS_PACKAGE = "install NFS's client: `sudo apt install nfs-common`, or `sudo dnf install nfs-utils`"
+_BLOBFUSE_PACKAGE = "install BlobFuse2: https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy"
 
 
 def _typed(point: str) -> str:
@@ -291,9 +259,7 @@ def _mount(point: str, record: "Record") -> Dict[str, str]:
 
 def _why(failure: str) -> str:
     if "permitted" in failure or "superuser" in failure or "denied" in failure:
-        return (
-            "see that this machine may mount it: its address at the server, and CAP_SYS_ADMIN where it is a container"
-        )
+        return "see that this machine may mount it: its address at the server; CAP_SYS_ADMIN, in a container"
     return "see whether server, folder and credentials are right"
 
 

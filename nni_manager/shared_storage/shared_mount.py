@@ -23,6 +23,9 @@ LOCAL_FIELD, REMOTE_FIELD = "sharedStorage.localMountPoint", "sharedStorage.remo
 ANSWER_S = 45.0
 #: Variable of a job's container by which its program gets the storage account's key.
 KEY_VARIABLE = "NNI_STORAGE_KEY"
+#: State → what users do about it in a job, which can neither type a command nor install a program.
+_FIXES = {"denied": "take an image with root as its user", "other": "see what is mounted there, or name another folder"}
+_PACKAGES = {"NFS": "nfs-common (nfs-utils)", "AzureBlob": "blobfuse2"}
 _PROGRAM = Path(protocol.__file__).parent / "shared_storage.py"
 _READ = "import sys; exec(sys.stdin.read())"
 
@@ -87,8 +90,9 @@ def program(
         **_address(storage),
     }
     if otherwise:
-        settings |= {"otherwise": otherwise, "key_variable": KEY_VARIABLE}
         settings.pop("key", None)
+        fixes = {**_FIXES, "absent": f"take an image that has {_PACKAGES[str(storage['storageType'])]}"}
+        settings["in_job"] = {"key_variable": KEY_VARIABLE, "fixes": fixes, "otherwise": otherwise}
     return f"SETTINGS = {settings!r}\n{_PROGRAM.read_text(encoding='utf-8')}"
 
 
