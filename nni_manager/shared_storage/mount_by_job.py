@@ -41,7 +41,8 @@ def explained(report: Observation) -> Observation | None:
     _, mark, words = report.stderr_tail.rpartition(NOT_THERE)
     if report.exit_code != EXIT_OTHER_STORAGE or report.state is not JobState.FAILED or not mark:
         return None
-    return replace(report, message=f"{REMOTE_FIELD}: {words.strip()}")
+    first, *_ = words.strip().splitlines() or [""]
+    return replace(report, message=f"{REMOTE_FIELD}: {first}")
 
 
 async def prepared(shared: SharedFolder, spec: JobSpec, otherwise: str) -> OwnMount:
