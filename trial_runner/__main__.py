@@ -3,14 +3,14 @@
 import os
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Dict, List, NamedTuple, Optional
 
 from trial_runner import processes, protocol, python_version
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import exec_channel, preparation, settings
 from trial_runner.runner.client import SHORT_CONNECT_S, Client, Denied, Fenced, Refused, Unavailable
-from trial_runner.runner.evidence import Claim, Evidence, Left
+from trial_runner.runner.command import Claim, Evidence, Left
 from trial_runner.runner.preparation import Preparation, registration
 from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
@@ -50,9 +50,11 @@ def main() -> int:
         token = settings.take_credential(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
         return _run(settings.read(os.environ), token)
     except BadSetting as error:
-        return _fail(_Failure(protocol.EXIT_USAGE, str(error)))
+        _say(str(error))
+        return protocol.EXIT_USAGE
     except _Failure as failure:
-        return _fail(failure)
+        _say(str(failure))
+        return failure.exit_code
 
 
 def _clients(options: Settings, token: settings.Credential, container: str) -> List[Client]:
@@ -133,15 +135,15 @@ def _fetch(options: Settings, clients: List[Client], container: str) -> _Ready:
     preparation.fetch_parameters()
     if not options.is_reporter:
         return _Ready(protocol.PUSH, clients[0], {})
-    return _Ready(protocol.PUSH, clients[0], preparation.stored_outboxes(), _readable(options, container))
+    stored, claim = preparation.stored_outboxes(), None
+    if options.channel == protocol.PUSH_OR_EXEC:  # it can read in this container, in case our posts stop arriving
+        claim = _claim(options, protocol.PUSH, container)
+    return _Ready(protocol.PUSH, clients[0], stored, claim)
 
 
-def _readable(options: Settings, container: str) -> Optional[Claim]:
-    """The claim for a manager that can read in this container, in case its posts stop arriving."""
-    if options.channel != protocol.PUSH_OR_EXEC:
-        return None
+def _claim(options: Settings, channel: str, container: str) -> Claim:
     claim = Claim(options.system_dir, container)
-    claim.make(registration(protocol.PUSH, container, _outboxes(options)))
+    claim.make(registration(channel, container, _outboxes(options)))
     return claim
 
 
@@ -170,9 +172,7 @@ def _let_be_read(options: Settings, container: str) -> _Ready:
             raise _Failure(code, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))
     if not options.is_reporter:
         return _Ready(channel, None, {})
-    claim = Claim(options.system_dir, container)
-    claim.make(registration(channel, container, _outboxes(options)))
-    return _Ready(channel, None, {}, claim)
+    return _Ready(channel, None, {}, _claim(options, channel, container))
 
 
 #: What may be missing on each channel.
@@ -233,17 +233,10 @@ def _tell(failure: _Failure, options: Settings, clients: List[Client], container
         _say("The manager could not be told: {}".format(error))
 
 
-def _fail(failure: _Failure) -> int:
-    _say(str(failure))
-    return failure.exit_code
-
-
 def _say(sentence: str) -> None:
     """Says a sentence where the platform collects the output of its jobs."""
-    try:
+    with suppress(OSError):  # its reader is gone
         os.write(2, "trial_runner: {}\n".format(sentence).encode("utf-8", "backslashreplace"))
-    except OSError:
-        pass  # its reader is gone
 
 
 def _leave(number: int, frame: object) -> None:

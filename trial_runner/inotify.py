@@ -3,7 +3,7 @@
 import os
 import struct
 from contextlib import suppress
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Callable, Iterator, List, NamedTuple, Optional
 
 from trial_runner import launch
 from trial_runner.loop import Loop
@@ -86,7 +86,7 @@ class Changes:
 
     def _tell(self) -> None:
         assert self._inotify is not None
-        if _may_bring_folders(self._inotify.events()):
+        if any([event.mask & (ISDIR | OVERFLOW) for event in self._inotify.events()]):
             self._watch_folders()
         self._loop.watch(self._inotify.descriptor, lambda _: self._gather())
         self._on_changed()
@@ -109,10 +109,6 @@ class Changes:
     def _look(self) -> None:
         self._loop.call_later(_LOOK_S, self._look)
         self._on_changed()
-
-
-def _may_bring_folders(events: Iterable[Event]) -> bool:
-    return any([event.mask & (ISDIR | OVERFLOW) for event in events])
 
 
 def _open() -> Optional[Inotify]:

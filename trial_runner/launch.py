@@ -6,7 +6,10 @@ import os
 import re
 import shutil
 import signal
+from contextlib import suppress
 from typing import Dict, List, NamedTuple, Union
+
+from trial_runner.wire.descriptors import Descriptor
 
 try:
     import ctypes
@@ -38,6 +41,8 @@ def overwrite_variable(name: bytes) -> None:
         ctypes.memset(address, ord("x"), len(ctypes.string_at(address)))
 
 
+#: Where this package is found: a folder, or the archive that this runs from.
+PROGRAM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
 _HAS_POSIX_SPAWN = hasattr(os, "posix_spawn")
 #: A program would inherit that they are ignored: the first two by Python, the others where we were started in the
@@ -68,10 +73,10 @@ def launch(command: str, directory: str, environment: Dict[str, str], streams: S
     start = _posix_spawn if _HAS_POSIX_SPAWN else _popen
     program = _plain_program(command, directory, environment)
     if program:
-        try:
+        with suppress(
+            OSError
+        ):  # a shell may know how to run it, and has the words and the exit code for what it cannot
             return start([program, *command.split()[1:]], directory, {**environment, "PWD": directory}, streams)
-        except OSError:
-            pass  # what cannot be executed, a shell may know how to run, and has the words and the exit code for
     return start([_SHELL, "-c", command], directory, environment, streams)
 
 
@@ -92,15 +97,14 @@ def _plain_program(command: str, directory: str, environment: Dict[str, str]) ->
 def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, str], streams: Streams) -> int:
     spawn = getattr(os, "posix_spawn")  # noqa: B009 - newer than the oldest Python this must read well for
     moves = [(getattr(os, "POSIX_SPAWN_DUP2"), source, target) for target, source in enumerate(streams)]  # noqa: B009
-    before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    # It takes no working directory. There is one thread, so the change is seen nowhere else.
-    try:
-        os.chdir(directory)
-        signals = {"setsigdef": _TO_DEFAULT, "setsigmask": ()}  # signals that our own starter blocked are open to them
-        return int(spawn(arguments[0], arguments, environment, file_actions=moves, setsid=True, **signals))
-    finally:
-        os.fchdir(before)
-        os.close(before)
+    with Descriptor(os.open(".", os.O_RDONLY | os.O_DIRECTORY)) as before:
+        # It takes no working directory. There is one thread, so the change is seen nowhere else.
+        try:
+            os.chdir(directory)
+            signals = {"setsigdef": _TO_DEFAULT, "setsigmask": ()}  # what our own starter blocked is open to them
+            return int(spawn(arguments[0], arguments, environment, file_actions=moves, setsid=True, **signals))
+        finally:
+            os.fchdir(before)
 
 
 def _popen(arguments: List[str], directory: str, environment: Dict[str, str], streams: Streams) -> int:

@@ -4,6 +4,7 @@ import heapq
 import select
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 READ = select.EPOLLIN
@@ -50,10 +51,8 @@ class Loop:
     def unwatch(self, descriptor: int) -> None:
         """Ends the watch, if there is one. To be called before the descriptor is closed."""
         if self._watched.pop(descriptor, None) is not None:
-            try:
+            with suppress(OSError):  # it was closed already
                 self._epoll.unregister(descriptor)
-            except OSError:
-                pass  # it was closed already
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
         timer = Timer(callback)

@@ -1,13 +1,14 @@
 """The outboxes of one job, read from where they were last read. The files are the buffer: nothing is kept here."""
 
 import os
+from contextlib import suppress
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files, outbox_files
+from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import Folder, OpenFolder
-from trial_runner.wire.outbox_name import file_name, newest_name, next_name
-from trial_runner.wire.records import Records, may_begin_at, read_records
+from trial_runner.wire.outbox_files import Records, file_name, may_begin_at, newest_name, next_name, read_records
 
 #: Bytes read at once by default.
 _CHUNK_BYTES = 256 * 1024
@@ -95,7 +96,7 @@ class Outboxes:
             yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, len(protocol.NOT_READ), [protocol.NOT_READ])
 
     def names(self) -> List[str]:
-        """The outboxes that there are now, as `wire.outbox_name` spells them; those that were read before come first,
+        """The outboxes that there are now, as `wire.outbox_files` spells them; those that were read before come first,
         however many other files there are."""
         return self._present(self._attempt_directory).names
 
@@ -103,10 +104,8 @@ class Outboxes:
         """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
         found: Dict[str, int] = {}
         for name in self.names()[: protocol.MOST_OUTBOXES]:
-            try:
+            with suppress(OSError):
                 found[name] = foreign_files.size(self._attempt_directory, file_name(name))
-            except OSError:
-                pass
         return found
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
@@ -136,7 +135,6 @@ class Outboxes:
         self._log("{} cannot be read: {}".format(path, error.strerror))
 
     def _name_of(self, file: str) -> str:
-        """The outbox that a file is now."""
         if file not in self._names:
             self._names[file] = newest_name(file, self._offsets)
         return self._names[file]
@@ -170,8 +168,7 @@ class Outboxes:
             status = foreign_files.status(folder, file)
             if status.st_size == start and (tail is None or tail.changed == _changed(status)):
                 return None
-        descriptor = foreign_files.open_file(folder, file)
-        try:
+        with Descriptor(foreign_files.open_file(folder, file)) as descriptor:
             status = os.fstat(descriptor)
             self._require_same(descriptor, outbox, name, start, status.st_size)
             # one byte more than there is shows the end; a whole chunk's room would be got and given back each time
@@ -180,8 +177,6 @@ class Outboxes:
             self._note_tail(descriptor, name, start + records.length, _changed(status))
             self._is_at_end = start + records.length == status.st_size
             return records
-        finally:
-            os.close(descriptor)
 
     def _require_same(self, descriptor: int, outbox: str, name: str, start: int, size: int) -> None:
         """Raises _Replaced. A file without remembered last bytes is recognised by the end of the line before."""

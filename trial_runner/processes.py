@@ -1,7 +1,14 @@
-"""Processes as Linux shows them: start times, exit statuses, children, process descriptors."""
+"""Processes as Linux shows them: start times, exit statuses, children, process descriptors; and the last descriptors of
+this one.
 
+Every job and every process that is waited for holds a descriptor for as long as it lives. If those took all there are,
+the end of a job would be told without its last results, and what it left running would not be seen.
+"""
+
+import errno
 import fcntl
 import os
+import resource
 import select
 import signal
 import struct
@@ -11,6 +18,7 @@ from functools import lru_cache
 from typing import Iterable, List, NamedTuple, Optional, Set
 
 from trial_runner import launch
+from trial_runner.wire.descriptors import Descriptor
 
 #: Where the kernel shows processes; some containers have none.
 _PROC = "/proc"
@@ -73,15 +81,10 @@ def boot_id() -> str:
 def read_stat(pid: int) -> Optional[Stat]:
     """The state of a process, as the kernel tells it; None: there is no such process."""
     try:
-        descriptor = os.open("{}/{}/stat".format(_PROC, pid), os.O_RDONLY)
-    except OSError:
+        with Descriptor(os.open("{}/{}/stat".format(_PROC, pid), os.O_RDONLY)) as descriptor:
+            data = os.read(descriptor, 4096)  # one line, a few hundred bytes
+    except OSError:  # there is none, or it ended meanwhile
         return None
-    try:
-        data = os.read(descriptor, 4096)  # one line, a few hundred bytes
-    except OSError:  # it ended meanwhile
-        return None
-    finally:
-        os.close(descriptor)
     # The second field, the command's name, may hold spaces and parentheses.
     fields = data[data.rindex(b")") + 2 :].split()
     return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]), int(fields[49]))
@@ -204,10 +207,8 @@ def has_children() -> bool:
 def has_group(group: int) -> bool:
     try:
         os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 
@@ -222,10 +223,8 @@ def signal_unseen(group: int, number: int) -> None:
 
 def send_signal(pid: int, number: int) -> None:
     """Quiet when the process is gone or belongs to another user."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def reap(pid: int) -> bool:
@@ -249,13 +248,28 @@ def _children_by_parent(parent: int) -> List[int]:
 
 
 def _read(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with Descriptor(os.open(path, os.O_RDONLY)) as descriptor:
         # The kernel makes these texts as they are read: one read is one moment, up to this many bytes.
         data = chunk = os.read(descriptor, 65536)
         while chunk:
             chunk = os.read(descriptor, 65536)
             data += chunk
         return data
-    finally:
-        os.close(descriptor)
+
+
+#: More than are ever open for a moment at a time.
+RESERVED = 16
+
+
+def kept_free(descriptor: int) -> int:
+    """The descriptor itself. Raises OSError (EMFILE), having closed it, when it is one of the last."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY or descriptor < limit - RESERVED:
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def require_one(example: int) -> None:
+    """Raises OSError (EMFILE) when none is to be had but the last. `example`: any open descriptor."""
+    os.close(kept_free(os.dup(example)))

@@ -297,6 +297,9 @@ MAX_LOG_POST = 64 * 1024
 #: Bytes of standard error that tell why a command failed.
 MAX_STDERR_TAIL = 2048
 
+#: How the last words of a trial begin whose Python cannot read the function that was sent; `stand_in/nni_call.py` has
+#: them, too.
+OTHER_PYTHON_MARK = "nni_call: the function was sent by Python "
 #: What upstream `nni` 3.x imports as its channel; the module stands beside the stand-in.
 COMMAND_CHANNEL = "import://nni_channel.OutboxChannel"
 

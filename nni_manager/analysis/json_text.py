@@ -40,8 +40,7 @@ def short(value: float) -> float:
 
 def plain(values: NDArray[Any]) -> list[Any]:
     """Whole numbers, truth values or texts."""
-    found: list[Any] = np.asarray(values).tolist()
-    return found
+    return list(np.asarray(values).tolist())
 
 
 def _strict(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The questions, and the module that answers each."""
+"""The questions, and the function that answers each."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, cast
 from nni_manager.analysis.query import Query
 
 if TYPE_CHECKING:  # it imports numpy, which the daemon does not
-    from nni_manager.analysis.asked import Answerer
+    from nni_manager.analysis.selection import Answerer
 
-#: Question → module below `answers`.
+#: Question → module below `answers`, and the function in it.
 QUESTIONS = {
-    "columns": "columns",
-    "trials": "rows",
-    "results": "results",
-    "curves": "curves",
-    "parallel": "parallel",
-    "effect": "effect",
-    "importance": "importances",
-    "pair": "pair",
-    "pareto": "pareto",
-    "timeline": "timeline",
-    "distribution": "distribution",
-    "failures": "failures",
-    "trial": "one_trial",
+    "columns": ("columns", "answer"),
+    "trials": ("rows", "page"),
+    "results": ("results", "results"),
+    "curves": ("curves", "answer"),
+    "parallel": ("parameters", "parallel"),
+    "effect": ("parameters", "effect"),
+    "importance": ("parameters", "importance_of_each"),
+    "pair": ("parameters", "pair"),
+    "pareto": ("pareto", "answer"),
+    "timeline": ("timeline", "answer"),
+    "distribution": ("results", "distribution"),
+    "failures": ("failures", "answer"),
+    "trial": ("rows", "one_trial"),
 }
 #: Questions that are answered without parameters, unless the filter or the order names one.
 _WITHOUT_PARAMETERS = ("trials", "results", "curves", "timeline", "distribution", "pareto")
@@ -32,8 +32,8 @@ _WITHOUT_PARAMETERS = ("trials", "results", "curves", "timeline", "distribution"
 
 def answerer(question: str) -> Answerer:
     """The function that answers. Its module is imported on first use."""
-    module = importlib.import_module(f"nni_manager.analysis.answers.{QUESTIONS[question]}")
-    return cast("Answerer", module.answer)
+    module, function = QUESTIONS[question]
+    return cast("Answerer", getattr(importlib.import_module(f"nni_manager.analysis.answers.{module}"), function))
 
 
 def needs_parameters(question: str, query: Query) -> bool:

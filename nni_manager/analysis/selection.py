@@ -1,7 +1,9 @@
-"""The trials that a query chooses, their results, order and ranks."""
+"""The trials that a query chooses, their results, order and ranks; those of them that a chart draws."""
 
 from __future__ import annotations
 
+import sqlite3
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,17 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nni_manager.analysis.columns.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.column import Floats, Integers, Mask, ValueColumn
 from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
-from nni_manager.analysis.columns.value_column import ValueColumn
 from nni_manager.analysis.query import DEFAULT_KEY, Condition, Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 
 SUCCEEDED = STATUSES.index(TrialStatus.SUCCEEDED)
-EARLY = STATUSES.index(TrialStatus.EARLY_STOPPED)
-RUNNING = STATUSES.index(TrialStatus.RUNNING)
 OPEN = [STATUSES.index(status) for status in OPEN_STATUSES]
 
 
@@ -78,9 +77,15 @@ def chosen(trials: TrialSet, query: Query) -> Mask:
     if query.status:
         found &= np.isin(trials["status"], [STATUSES.index(status) for status in query.status])
     if query.failure:
-        found &= np.isin(trials["failure"], _failure_codes(trials, query.failure))
+        found &= np.isin(
+            trials["failure"], [code for code, known in enumerate(trials.failure_hashes) if known == query.failure]
+        )
     for name, condition in query.parameters:
-        found &= _fulfils(parameter(trials, f"p.{name}", name), condition)
+        found &= (
+            parameter(trials, f"p.{name}", name).matching(condition.choices)
+            if condition.choices
+            else _in_range(parameter(trials, f"p.{name}", name).numbers, condition)
+        )
     for key, condition in query.metrics:
         values = trials["final"] if key == DEFAULT_KEY else _metric(trials, f"m.{key}", key).numbers
         found &= _in_range(values, condition)
@@ -109,10 +114,6 @@ def _offered(names: dict[str, Any]) -> str:
     return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(list(names)[:20])}" if names else ""
 
 
-def _fulfils(column: ValueColumn, condition: Condition) -> Mask:
-    return column.matching(condition.choices) if condition.choices else _in_range(column.numbers, condition)
-
-
 def _in_range(values: Floats, condition: Condition) -> Mask:
     found: Mask = ~np.isnan(values)
     if condition.low is not None:
@@ -120,10 +121,6 @@ def _in_range(values: Floats, condition: Condition) -> Mask:
     if condition.high is not None:
         found &= values <= condition.high
     return found
-
-
-def _failure_codes(trials: TrialSet, failure: str) -> list[int]:
-    return [code for code, known in enumerate(trials.failure_hashes) if known == failure]
 
 
 def _with_text(trials: TrialSet, text: str) -> Mask:
@@ -201,3 +198,100 @@ def _alphabetical(texts: list[Any]) -> Floats:
     """The place of each text among all; NaN for an empty one."""
     places = {text: place for place, text in enumerate(sorted(set(texts)))}
     return np.array([places[text] if text else np.nan for text in texts], np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question about one experiment; `connection` is in the transaction in which `trials` were read."""
+
+    trials: TrialSet
+    query: Query
+    connection: sqlite3.Connection
+    now_ms: int
+
+
+#: Computes the fields of an answer. A field ``state`` that is ``computing`` says that it will change by itself.
+Answerer = Callable[[Asked], dict[str, Any]]
+
+
+_PROVISIONAL = [
+    STATUSES.index(status) for status in (TrialStatus.RUNNING, TrialStatus.UNKNOWN, TrialStatus.EARLY_STOPPED)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The trials that a chart draws: those with a finite value that the filter and the clip choose."""
+
+    #: By position: a final result; of running and early-stopped trials without one, the latest value.
+    values: Floats
+    #: The trials, in the order of their numbers.
+    positions: Integers
+    #: How many the filter chooses.
+    of: int
+    #: How many of them have a final result that is no finite number.
+    not_numbers: int
+    #: How many are hidden as outliers.
+    clipped: int
+
+    def counts(self, shown: int) -> dict[str, int]:
+        """The fields that say how many trials an answer shows."""
+        return {"shown": shown, "of": self.of, "notNumbers": self.not_numbers, "clipped": self.clipped}
+
+
+def drawn(asked: Asked, *, provisional: bool) -> Drawn:
+    """The trials to draw. `provisional`: those without a final result, too; else only those that can be the best."""
+    trials, query = asked.trials, asked.query
+    mask = chosen(trials, query)
+    values, usable = results(trials, query.key), comparable(trials, query.key)
+    if provisional and query.key == DEFAULT_KEY:
+        latest = np.isin(trials["status"], _PROVISIONAL) & ~trials["has_final"]
+        values = np.where(latest, trials["last"], values)
+        usable = usable | (np.isin(trials["status"], _PROVISIONAL) & np.isfinite(values))
+    ended = (trials["status"] == SUCCEEDED) & trials["has_final"]
+    positions = np.flatnonzero(mask & usable)
+    kept = _unclipped(values[positions], query.clip)
+    return Drawn(values, positions[kept], int(mask.sum()), int((mask & ended & ~usable).sum()), int((~kept).sum()))
+
+
+def seeds(trials: TrialSet) -> Integers:
+    """A number per trial that depends on its id alone: the trials with the lowest are a sample that stays."""
+    known: Integers = trials.kept.get("seeds", np.empty(0, np.int64))
+    if len(known) < len(trials):
+        new = [zlib.crc32(id.encode()) for id in trials.ids[len(known) :]]
+        known = trials.kept["seeds"] = np.concatenate((known, np.array(new, np.int64)))
+    return known
+
+
+def sample(trials: TrialSet, positions: Integers, most: int, always: Mask | None = None) -> Integers:
+    """At most `most` of the positions, in their order; those that are in `always` first."""
+    if len(positions) <= most:
+        return positions
+    rank = seeds(trials)[positions].astype(np.float64)
+    if always is not None:
+        rank[always[positions]] = -1
+    found: Integers = positions[np.sort(np.argpartition(rank, most)[:most])]
+    return found
+
+
+def selected(asked: Asked) -> list[int]:
+    """Positions of the selected trials that there are."""
+    found = (asked.trials.position(number) for number in asked.query.selected)
+    return [position for position in found if position is not None]
+
+
+def flags(trials: TrialSet, *positions: Any) -> Mask:
+    """A mask of all trials that is set at these positions."""
+    found = np.zeros(len(trials), np.bool_)
+    for some in positions:
+        found[np.asarray(some, np.int64)] = True
+    return found
+
+
+def _unclipped(values: Floats, reach: float | None) -> Mask:
+    """Which values are no outliers; all without a reach."""
+    if reach is None or len(values) < 4:
+        return np.ones(len(values), np.bool_)
+    low, high = np.quantile(values, (0.25, 0.75))
+    kept: Mask = (values >= low - reach * (high - low)) & (values <= high + reach * (high - low))
+    return kept

@@ -19,11 +19,11 @@ import traceback
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
-from nni_manager.analysis.asked import Asked
 from nni_manager.analysis.columns.kept_experiments import KeptExperiments
 from nni_manager.analysis.json_text import encoded
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.questions import answerer, needs_parameters
+from nni_manager.analysis.selection import Asked
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreError
 
 #: Added to the priority value of the daemon: trials on this machine and the daemon come first.

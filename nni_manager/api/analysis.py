@@ -6,11 +6,12 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Request, Response
+from pydantic import ConfigDict, Field
 
 from nni_manager.analysis.query import Query
 from nni_manager.api.context import Context, ExperimentId
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas.analysis import Analysis
+from nni_manager.api.schemas.daemon import Wire
 from nni_manager.domain.trial import TrialStatus
 
 router = APIRouter(prefix="/api/v1/experiments/{id}/analysis", tags=["trials"])
@@ -67,6 +68,18 @@ _PARAMETERS = [
     _parameter("from", "Beginning of what is shown of the x axis, or of the time (milliseconds since the epoch)."),
     _parameter("to", "End of it."),
 ]
+
+
+class Analysis(Wire):
+    """An answer; its other fields go by the question."""
+
+    model_config = ConfigDict(extra="allow")
+
+    revision: str = Field(description="Of the experiment: answers of one revision are equal.")
+    shown: int | None = Field(default=None, description="How many trials are drawn, where trials are.")
+    of: int | None = Field(default=None, description="How many of them there are.")
+    not_numbers: int | None = Field(default=None, description="How many have a final result that is no finite number.")
+    clipped: int | None = Field(default=None, description="How many are hidden as outliers.")
 
 
 @router.get(

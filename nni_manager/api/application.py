@@ -9,25 +9,8 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import (
-    analysis,
-    code,
-    daemon,
-    disk,
-    errors,
-    events,
-    experiments,
-    logs,
-    platforms,
-    provenance,
-    report,
-    submission,
-    tensorboard,
-    trial_files,
-    trials,
-)
-from nni_manager.api.access.guard import OPEN_PATHS, Guard
-from nni_manager.api.access.local_users import LocalUsers
+from nni_manager.api import analysis, code, daemon, errors, events, experiments, logs, platforms, submission, trials
+from nni_manager.api.access.guard import OPEN_PATHS, Guard, LocalUsers
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
@@ -132,18 +115,15 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
 _ROUTERS = (
     events.router,
     experiments.router,
-    disk.router,
-    provenance.router,
-    tensorboard.router,
-    report.router,
+    trials.tensorboards_router,
     trials.router,
     trials.metrics_router,
     platforms.router,
     logs.router,
-    trial_files.router,
+    logs.files_router,
     code.router,
     daemon.router,
-    daemon.probe_router,
+    daemon.root_router,
 )
 #: At the usual paths of probes, outside of the API's prefix.
 _PROBES = ("/healthz", "/readyz", "/metrics")

@@ -106,7 +106,9 @@ class CodeFolders:
             with contextlib.suppress(OSError):  # a later sweep tries again
                 if folder.name.startswith(_DOOMED):  # left by a daemon that was killed
                     _remove(folder)
-                elif now_s - folder.stat().st_mtime > _age_limit_s(folder) and not any(folder.glob("experiments/*")):
+                elif now_s - folder.stat().st_mtime > (
+                    _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
+                ) and not any(folder.glob("experiments/*")):
                     self._remove(folder)
 
     def _place(self, sha256: str) -> Path:
@@ -130,10 +132,6 @@ def _remove(folder: Path) -> None:
     """Removes the folder; the next sweep retries what remains."""
     for finding in removal.remove(str(folder)):
         log.warning("of code that was sent: %s", finding)
-
-
-def _age_limit_s(folder: Path) -> float:
-    return _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
 
 
 @contextmanager
@@ -201,7 +199,9 @@ async def send(sha256: Sha256, request: Request, response: Response, context: Co
         return Code(sha256=sha256, directory=str(known))
     draft = await asyncio.to_thread(folders.draft)
     try:
-        _check(await _write(request.stream(), draft / "archive"), sha256)
+        found = await _write(request.stream(), draft / "archive")
+        if found != sha256:
+            raise InvalidInput(f"what was sent has the SHA-256 {found} and not the one of its address; send it again")
         made = await asyncio.to_thread(folders.keep, sha256, draft)
     finally:
         await asyncio.to_thread(folders.discard, draft)
@@ -241,8 +241,3 @@ async def _write(parts: AsyncIterator[bytes], path: Path) -> str:
     except OSError as error:
         raise StoreUnavailable(f"the code cannot be stored ({error.strerror}); make room, try again") from error
     return digest.hexdigest()
-
-
-def _check(found: str, expected: str) -> None:
-    if found != expected:
-        raise InvalidInput(f"what was sent has the SHA-256 {found} and not the one of its address; send it again")

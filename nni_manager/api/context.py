@@ -13,7 +13,7 @@ from fastapi import Path as PathParameter
 
 from nni_manager.analysis.service import Analysis
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
-from nni_manager.config.daemon_settings.settings import own_environment
+from nni_manager.config.settings import own_environment
 from nni_manager.domain.clock import Clock, LoopLag, now_ms
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID

@@ -10,7 +10,8 @@ from fastapi.responses import PlainTextResponse, Response
 
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas.daemon import Daemon, Health, Listener, StopDaemon, Stopping
+from nni_manager.api.schemas.daemon import Daemon, Disk, Health, Listener, StopDaemon, Stopping
+from nni_manager.domain.errors import StoreUnavailable
 
 router = APIRouter(prefix="/api/v1/daemon", tags=["daemon"])
 
@@ -38,7 +39,20 @@ async def stop(context: Context, body: Annotated[StopDaemon | None, Body()] = No
     return Stopping(status="stopping")
 
 
-probe_router = APIRouter(tags=["daemon"])
+#: Outside of the daemon's own path.
+root_router = APIRouter(tags=["daemon"])
+
+
+@root_router.get("/api/v1/disk", operation_id="getDisk", summary="The data directory's disk", responses=documented(503))
+async def disk(context: Context) -> Disk:
+    """How much is free, and the warning of a disk that is nearly full."""
+    try:
+        found = await context.service.disk.room()
+    except OSError as error:
+        raise StoreUnavailable(f"the disk of {context.data_directory} cannot be asked: {error.strerror}") from error
+    return Disk(folder=str(found.folder), free=found.free, total=found.total, least=found.least, warning=found.sentence)
+
+
 _METRICS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Prometheus' text format, version 0.0.4.",
@@ -47,7 +61,7 @@ _METRICS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@probe_router.get(
+@root_router.get(
     "/metrics",
     operation_id="getMetrics",
     summary="Figures for Prometheus",
@@ -57,19 +71,19 @@ _METRICS: dict[int | str, dict[str, Any]] = {
 async def metrics(context: Context) -> Response:
     """Cheap enough to be asked every few seconds. A listener with a token wants it here, too: a scrape sends it
     as `Authorization: Bearer <token>`."""
-    from nni_manager.api.metrics import exposition, prometheus  # Prometheus' library, imported at the first scrape
+    from nni_manager.api import metrics  # Prometheus' library, imported at the first scrape
 
-    text = exposition.text(await prometheus.families(context))
-    return Response(text, headers={"Content-Type": exposition.CONTENT_TYPE, "Cache-Control": "no-store"})
+    text = metrics.text(await metrics.families(context))
+    return Response(text, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 
 
-@probe_router.get("/healthz", operation_id="getHealth", summary="Is the process alive?")
+@root_router.get("/healthz", operation_id="getHealth", summary="Is the process alive?")
 async def health() -> Health:
     """Answers as long as the daemon lives, whatever else may be wrong. Asks for no token."""
     return Health(status="ok")
 
 
-@probe_router.get(
+@root_router.get(
     "/readyz",
     operation_id="getReadiness",
     summary="Can the daemon be used?",

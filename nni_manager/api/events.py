@@ -1,18 +1,21 @@
-"""Streams of events of the list of experiments, of an experiment, of its trials, of its results."""
+"""Server-sent events of the list of experiments and of one experiment, its trials and its results."""
 
 from __future__ import annotations
 
 from asyncio import Event
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 
 from nni_manager.api import experiment_description as description
 from nni_manager.api.context import ApiContext, Context, ExperimentId
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas import events as schema
+from nni_manager.api.schemas.daemon import Wire
+from nni_manager.api.schemas.experiments import ExperimentState, ExperimentSummary
+from nni_manager.api.schemas.trials import Metric, Trial
 from nni_manager.domain.metrics import MetricType
 from nni_manager.store.experiment import answers
 from nni_manager.store.index.index import Entry
@@ -30,6 +33,45 @@ def _answers(model: type[Any], events: str, *refusals: int) -> dict[int | str, d
     return {200: {"model": model, "description": f"{_RATE} {events}"}, **documented(*refusals)}
 
 
+_DATA = "JSON on one line."  # of each model of an event below: its lines `event`, `data` and `id`
+
+
+class Removed(Wire):
+    """An experiment that was deleted."""
+
+    id: str = Field(description="Id it had.")
+
+
+class ListEvent(Wire):
+    """An event of the list of experiments."""
+
+    event: Literal["experiment", "removed"] = Field(description="What `data` is.")
+    data: ExperimentSummary | Removed = Field(description=_DATA)
+
+
+class StateEvent(Wire):
+    """An event of one experiment."""
+
+    event: Literal["state"] = Field(description="Always `state`.")
+    data: ExperimentState = Field(description=_DATA)
+
+
+class TrialEvent(Wire):
+    """An event of an experiment's trials."""
+
+    event: Literal["trial"] = Field(description="Always `trial`.")
+    data: Trial = Field(description=_DATA)
+    id: int = Field(description="How many trials had ended. Shown again as `Last-Event-ID`, the stream goes on there.")
+
+
+class MetricEvent(Wire):
+    """An event of an experiment's results."""
+
+    event: Literal["metric"] = Field(description="Always `metric`.")
+    data: Metric = Field(description=_DATA)
+    id: int = Field(description="The result's id. Shown again as `Last-Event-ID`, the stream goes on there.")
+
+
 @router.get(
     "/events",
     operation_id="followExperiments",
@@ -37,7 +79,7 @@ def _answers(model: type[Any], events: str, *refusals: int) -> dict[int | str, d
     tags=["experiments"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(schema.ListEvent, "`experiment`: one that is new or has changed; `removed`: one that is gone."),
+    responses=_answers(ListEvent, "`experiment`: one that is new or has changed; `removed`: one that is gone."),
 )
 async def follow_all(context: Context) -> EventStream:
     """First every experiment, then those that change. Ends when the daemon ends."""
@@ -51,7 +93,7 @@ async def follow_all(context: Context) -> EventStream:
     tags=["experiments"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(schema.StateEvent, "`state`: all but its config.", 404, 503),
+    responses=_answers(StateEvent, "`state`: all but its config.", 404, 503),
 )
 async def follow(id: ExperimentId, context: Context) -> EventStream:
     """Ends after the last state when the experiment is closed, and when the daemon ends."""
@@ -66,7 +108,7 @@ async def follow(id: ExperimentId, context: Context) -> EventStream:
     tags=["trials"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(schema.TrialEvent, "`trial`: one that is new or has changed.", 404, 503),
+    responses=_answers(TrialEvent, "`trial`: one that is new or has changed.", 404, 503),
 )
 async def follow_trials(id: ExperimentId, context: Context, request: Request) -> EventStream:
     """First every trial, then those that change; after `Last-Event-ID`, of those that have ended only the later ones.
@@ -82,7 +124,7 @@ async def follow_trials(id: ExperimentId, context: Context, request: Request) ->
     tags=["results"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(schema.MetricEvent, "`metric`: one result.", 400, 404, 503),
+    responses=_answers(MetricEvent, "`metric`: one result.", 400, 404, 503),
 )
 async def follow_metrics(
     id: ExperimentId,
@@ -114,7 +156,7 @@ class _List:
 
     async def read(self) -> Part:
         entries = {entry.id: entry for entry in await self._context.service.entries()}
-        changed = [event("removed", schema.Removed(id=id).json_text()) for id in self._sent if id not in entries]
+        changed = [event("removed", Removed(id=id).json_text()) for id in self._sent if id not in entries]
         self._sent = {id: text for id, text in self._sent.items() if id in entries}
         for id, entry in entries.items():
             if entry.is_open or entry != self._entries.get(id):

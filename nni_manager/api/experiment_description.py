@@ -9,7 +9,7 @@ from typing import Any
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas import experiments as schema
 from nni_manager.config import credentials, experiment_file
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
 from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
@@ -18,7 +18,7 @@ from nni_manager.store.index import list_summary, overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Overview, ServiceSummary
-from nni_manager.store.index.pareto_set import ParetoSet, ParetoTrial
+from nni_manager.store.index.pareto_set import ParetoSet
 
 
 def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:
@@ -72,8 +72,19 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
     live = context.service.live(entry.id)
     sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
     errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
-    fields = _entry(context, entry) | {"hold": _hold(live.derived_hold), "errors": errors}
-    fields |= _glance(list_summary.parse(entry.results))
+    fields = {
+        "id": entry.id,
+        "name": entry.name,
+        "platform": entry.platform,
+        "status": entry.status,
+        "createdMs": entry.created_ms,
+        "endedMs": entry.ended_ms,
+        "logPath": str(entry.folder.path),
+        "endpoint": describe_endpoint(context, entry.endpoint),
+        **entry.labels.as_json(),
+        "hold": _hold(live.derived_hold),
+        "errors": errors,
+    } | _glance(list_summary.parse(entry.results))
     if context.service.at_work(entry.id) is not None:
         try:
             found = await _read(context, entry.id)
@@ -168,32 +179,20 @@ def _glance(found: ListSummary | None) -> dict[str, Any]:
         "optimizeMode": found.optimize_mode,
         "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
         "objectives": found.objectives,
-        "paretoSet": [_pareto_trial(trial) for trial in pareto.trials],
+        "paretoSet": [
+            schema.ParetoTrial(
+                trial_id=trial.trial_id,
+                values=dict(trial.values),
+                is_feasible=trial.is_feasible,
+                parameters=trial.parameters,
+            )
+            for trial in pareto.trials
+        ],
         "paretoSize": pareto.size,
         "commonFailure": failure
         and schema.CommonFailure(trials=failure.trials, trial_id=failure.trial_id, sentence=failure.sentence),
     }
 
 
-def _pareto_trial(trial: ParetoTrial) -> schema.ParetoTrial:
-    return schema.ParetoTrial(
-        trial_id=trial.trial_id, values=dict(trial.values), is_feasible=trial.is_feasible, parameters=trial.parameters
-    )
-
-
 def _hold(hold: Hold | None) -> schema.Hold | None:
     return None if hold is None else schema.Hold(code=hold.code, sentence=hold.sentence, details=hold.details)
-
-
-def _entry(context: ApiContext, entry: Entry) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "name": entry.name,
-        "platform": entry.platform,
-        "status": entry.status,
-        "createdMs": entry.created_ms,
-        "endedMs": entry.ended_ms,
-        "logPath": str(entry.folder.path),
-        "endpoint": describe_endpoint(context, entry.endpoint),
-        **entry.labels.as_json(),
-    }

@@ -1,4 +1,4 @@
-"""Experiments: make, list, describe, change, stop, resume, delete."""
+"""Experiments: make, list, describe, change, stop, resume, delete; disk, provenance and report of one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nni_manager.api import code, experiment_description, submission
 from nni_manager.api import experiment_description as description
 from nni_manager.api.context import Context, ExperimentId
 from nni_manager.api.errors import documented
+from nni_manager.api.schemas.daemon import DiskUse
 from nni_manager.api.schemas.experiments import (
     Created,
     Experiment,
@@ -27,11 +28,12 @@ from nni_manager.api.schemas.experiments import (
     StoppedExperiments,
     View,
 )
+from nni_manager.api.schemas.provenance import Provenance
 from nni_manager.config.service_change import ServiceChange
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.submission import Reopening
-from nni_manager.store.experiment import answers
+from nni_manager.store.experiment import answers, provenance
 from nni_manager.store.index import pareto_set
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.labels import Labels
@@ -226,6 +228,65 @@ async def export_results(
         id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=pareto_set.members(c))
     )
     return Response(text, media_type="application/json")
+
+
+@router.get(
+    "/{id}/disk",
+    operation_id="getDiskUse",
+    summary="What it takes on disk",
+    responses=documented(404, 503),
+)
+async def show_disk_use(id: ExperimentId, context: Context) -> DiskUse:
+    """Bytes by part: database, trials, checkpoints, code. Counted when asked for, and up to a minute old."""
+    entry = await context.service.entry(id)
+    found = await context.service.disk.use_of(entry.folder)
+    return DiskUse(
+        total=found.total,
+        database=found.database,
+        trials=found.trials,
+        checkpoints=found.checkpoints,
+        code=found.code,
+        logs=found.logs,
+        other=found.other,
+        files=found.files,
+    )
+
+
+@router.get(
+    "/{id}/provenance",
+    operation_id="getProvenance",
+    summary="What is needed to repeat it: code, packages, machine",
+    responses=documented(404, 503),
+)
+async def show_provenance(id: ExperimentId, context: Context) -> Provenance:
+    """Commit and uncommitted changes of the code directory, the caller's Python with its packages, seed and machine. Of
+    a new experiment: answers once it is recorded. 404 also where nothing was recorded, as of what NNI made."""
+    await context.service.provenance.settled(id)
+    record = await context.service.read(id, provenance.load)
+    if record is None:
+        raise NotFound(f"nothing was recorded of the code and the machine of experiment {id}")
+    return Provenance.model_validate(record)
+
+
+#: Kept as a file: opened as a page of this manager it would run in its name, so that even then nothing of it runs.
+_REPORT_HEADERS = {
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'",
+    "Cache-Control": "no-store",
+}
+
+
+@router.get(
+    "/{id}/report",
+    operation_id="getReport",
+    summary="A report: one HTML file that opens without a network",
+    response_class=Response,
+    responses=documented(404, 503) | {200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+)
+async def report(id: ExperimentId, context: Context) -> Response:
+    """Charts, config (secrets masked), best trials, failures, and what is needed to repeat it. About 2.3 MB; of many
+    trials charts draw a sample."""
+    disposition = {"Content-Disposition": f'attachment; filename="{id}-report.html"'}
+    return Response(await context.report(id), media_type="text/html", headers={**_REPORT_HEADERS, **disposition})
 
 
 def _services(body: ExperimentChange) -> ServiceChange | None:

@@ -1,4 +1,7 @@
-"""Log files of trials and experiments, read in byte ranges. A file may grow, shrink or be replaced at any time."""
+"""Files of trials and logs of experiments, listed and read in byte ranges.
+
+A file may grow, shrink or be replaced at any time.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
 from nni_manager.api.context import ApiContext, Context, ExperimentId, TrialId
 from nni_manager.api.errors import documented
+from nni_manager.api.schemas.trials import TrialFile, TrialFileList
 from nni_manager.domain.errors import NotFound
 from nni_manager.scheduler.experiments import attempt_logs
 from nni_manager.scheduler.experiments.attempt_logs import FileHere, LogFile
 from nni_manager.store.experiment import answers
-from nni_manager.store.folder import Folder
 from trial_runner.protocol import LOG_FILES
 
 _CHUNK = 256 * 1024
@@ -84,10 +87,8 @@ async def read_trial(
 ) -> StreamingResponse:
     """A log of a trial, from its folder on this machine; where it is not there, the training service is asked."""
     _require(name, LOG_FILES)
-    latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
-    if attempt is not None and attempt > latest:
-        raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")
-    return await attempt_file(context, id, trial_id, attempt or latest, name, offset, limit)
+    number = await _number(context, id, trial_id, attempt)
+    return await attempt_file(context, id, trial_id, number, name, offset, limit)
 
 
 @router.get(
@@ -109,11 +110,7 @@ async def read_experiment(
 ) -> StreamingResponse:
     """A log of an experiment."""
     _require(name, EXPERIMENT_FILES)
-    return await file_response((await _folder(context, id)).log, name, offset, limit)
-
-
-async def _folder(context: ApiContext, id: str) -> Folder:
-    return (await context.service.entry(id)).folder
+    return await file_response((await context.service.entry(id)).folder.log, name, offset, limit)
 
 
 def _require(name: str, names: tuple[str, ...]) -> None:
@@ -127,3 +124,71 @@ async def attempt_file(
 ) -> StreamingResponse:
     """A range of an attempt's file, as `range_response`. Raises NotFound, PlatformUnavailable."""
     return await range_response(await attempt_logs.find(context.service, id, trial_id, attempt, name), offset, limit)
+
+
+#: Bytes of one answer at most.
+_MOST = 4 * 1024 * 1024
+
+files_router = APIRouter(prefix="/api/v1/experiments/{id}/trials/{trialId}/files", tags=["logs"])
+
+_Attempt = Annotated[int | None, Query(ge=1, le=2**31, description="Which attempt; not given: the latest.")]
+
+
+@files_router.get(
+    "", operation_id="listTrialFiles", summary="The files of a trial", responses=documented(400, 404, 503)
+)
+async def list_files(id: ExperimentId, trial_id: TrialId, context: Context, attempt: _Attempt = None) -> TrialFileList:
+    """The files in the attempt's folder, wherever it is, and those in the trial's checkpoint folder on this machine."""
+    number = await _number(context, id, trial_id, attempt)
+    found = await attempt_logs.files(context.service, id, trial_id, number)
+    here = [TrialFile(name=name, place="here") for name in found.here]
+    there = [TrialFile(name=name, place="service") for name in found.at_service]
+    return TrialFileList(attempt=number, files=sorted([*here, *there], key=lambda file: file.name), why=found.why)
+
+
+@files_router.get(
+    "/{name:path}",
+    operation_id="readTrialFile",
+    summary="A stretch of a file of a trial",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The stretch, as it stands in the file; none at its end.",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "headers": {
+                "X-Offset": {"description": "First byte of the stretch.", "schema": {"type": "integer"}},
+                "X-Size": {"description": "Bytes up to the end of the stretch.", "schema": {"type": "integer"}},
+            },
+        },
+        **documented(400, 404, 503),
+    },
+)
+async def read_file(
+    id: ExperimentId,
+    trial_id: TrialId,
+    name: Annotated[str, PathParameter(description="As the list names it.")],
+    context: Context,
+    offset: Annotated[int, Query(ge=0, le=2**53, description="First byte.")] = 0,
+    limit: Annotated[int, Query(ge=0, le=_MOST, description="Bytes at most.")] = _MOST,
+    attempt: _Attempt = None,
+) -> Response:
+    """A file below the attempt's folder; no link is followed."""
+    number = await _number(context, id, trial_id, attempt)
+    file = await attempt_logs.file(context.service, id, trial_id, number, name)
+    data = await file.read(offset, limit)
+    headers = {
+        "X-Offset": str(offset),
+        "X-Size": str(offset + len(data)),
+        "X-Content-Type-Options": "nosniff",
+        "Content-Disposition": "attachment",
+        "Cache-Control": "no-store",
+    }
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+async def _number(context: ApiContext, id: str, trial_id: str, attempt: int | None) -> int:
+    """The attempt that is asked about. Raises NotFound."""
+    latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
+    if attempt is not None and attempt > latest:
+        raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")
+    return attempt or latest

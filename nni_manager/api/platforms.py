@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request
+from pydantic import Field
 
-from nni_manager.api import service_descriptions, submission
-from nni_manager.api.context import Context
+from nni_manager.api import experiment_description, submission
+from nni_manager.api.context import ApiContext, Context
 from nni_manager.api.errors import documented
 from nni_manager.api.schemas.daemon import (
     Clean,
@@ -18,9 +19,85 @@ from nni_manager.api.schemas.daemon import (
     LeftOnServices,
     ServicePlan,
     ServicePlanList,
+    Wire,
 )
-from nni_manager.api.schemas.platforms import Platforms
+from nni_manager.api.schemas.experiments import TrainingService
 from nni_manager.platform_kit import contract
+from nni_manager.scheduler.experiments.about import service_map
+from nni_manager.scheduler.experiments.about.service_map import MachineState, ServiceState
+
+
+class JobOnGpu(Wire):
+    """A trial of this manager that has a GPU."""
+
+    experiment: str = Field(description="Id of the experiment.")
+    trial: str = Field(description="Id of the trial.")
+    memory_bytes: int = Field(description="Bytes of the GPU's memory that it uses; 0: none yet, or not known.")
+
+
+class ProcessOnGpu(Wire):
+    """A process that computes on a GPU and is no trial of this manager."""
+
+    pid: int = Field(description="Its id on the machine.")
+    user: str = Field(description="Its user; empty: not known.")
+    memory_bytes: int | None = Field(description="Bytes of the GPU's memory that it uses; null: not known.")
+
+
+class Gpu(Wire):
+    """A GPU: free where nothing of the other fields says otherwise."""
+
+    index: int = Field(description="Its number on the machine, by the bus.")
+    name: str = Field(description="The driver's name of its kind.")
+    memory_bytes: int | None = Field(description="Bytes of its memory; null: not known.")
+    error: str = Field(description="Why it cannot be used; empty: it can.")
+    trials: list[JobOnGpu] = Field(description="Trials of this manager that have it.")
+    processes: list[ProcessOnGpu] = Field(description="Processes of others on it.")
+
+
+class Machine(Wire):
+    """A machine of a training service."""
+
+    name: str = Field(description="Its name.", examples=["hostA"])
+    key: str = Field(description="What tells it from others.", examples=["user@hostA:22"])
+    why: str = Field(description="Why it takes no trials, one sentence; empty: it takes them.")
+    drained: bool = Field(description="Whether it is meant to start nothing new.")
+    jobs: int | None = Field(description="Trials of this manager that run there; null: not known.")
+    processors: int | None = Field(description="Its processors; null: not known.")
+    load: float | None = Field(description="Processes that want a processor, of the last minute; null: not known.")
+    gpus: list[Gpu] = Field(description="Its GPUs; empty: none, or no trial needs them.")
+    gpu_trouble: str = Field(description="Why its GPUs cannot be read; empty: they can.")
+
+
+class ServiceUse(Wire):
+    """An experiment that uses a training service."""
+
+    experiment: str = Field(description="Id of the experiment.")
+    name: str = Field(description="Its name; empty: it has none.")
+    service: TrainingService = Field(description="The service as this experiment sees it.")
+
+
+class SharedService(Wire):
+    """A training service, for all open experiments that use it."""
+
+    platform: str = Field(description="What it is.", examples=["remote"])
+    address: str = Field(description="The far side; empty: its machines say where they are.")
+    uses: list[ServiceUse] = Field(description="The experiments that use it.")
+    machines: list[Machine] = Field(description="Its machines, as far as it tells them.")
+
+
+class InLine(Wire):
+    """An experiment that waits for GPUs of machines."""
+
+    experiment: str = Field(description="Id of the experiment.")
+    service: str = Field(description="Its training service.")
+    machines: list[str] = Field(description="The machines that could have them.")
+    places: int = Field(description="GPUs that each of its trials needs.")
+
+
+class Platforms(Wire):
+    services: list[SharedService] = Field(description="In the order in which their experiments were opened.")
+    line: list[InLine] = Field(description="What waits for GPUs, the one whose turn is next first.")
+
 
 router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
 
@@ -33,7 +110,7 @@ router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
 )
 async def show(context: Context) -> Platforms:
     """Which services are up, what each GPU is doing, and what waits for GPUs. From memory: nothing is asked."""
-    return await service_descriptions.describe(context)
+    return await describe(context)
 
 
 @router.post(
@@ -120,4 +197,62 @@ def _left_object(found: contract.LeftObject, own: str) -> LeftObject:
     )
     return LeftObject(
         experiment=found.experiment_id, manager=whose, what=found.what, created_ms=found.created_ms, stays=found.stays
+    )
+
+
+async def describe(context: ApiContext) -> Platforms:
+    """Raises StoreError."""
+    service = context.service
+    found = await service_map.read(service.open_experiments, service.connections)
+    return Platforms(
+        services=[_service(one) for one in found],
+        line=[
+            InLine(experiment=one.experiment_id, service=one.service, machines=list(one.machines), places=one.places)
+            for one in service_map.line(service.connections)
+        ],
+    )
+
+
+def _service(state: ServiceState) -> SharedService:
+    return SharedService(
+        platform=state.platform,
+        address=state.address,
+        uses=[
+            ServiceUse(
+                experiment=use.experiment_id,
+                name=use.experiment_name,
+                service=experiment_description.describe_service(use.service),
+            )
+            for use in state.uses
+        ],
+        machines=[_machine(machine) for machine in state.machines],
+    )
+
+
+def _machine(state: MachineState) -> Machine:
+    report = state.report
+    return Machine(
+        name=report.name,
+        key=report.key,
+        why=report.why,
+        drained=report.is_drained,
+        jobs=report.jobs,
+        processors=report.processors,
+        load=report.load,
+        gpus=[_gpu(gpu) for gpu in state.gpus],
+        gpu_trouble=state.gpu_trouble,
+    )
+
+
+def _gpu(gpu: service_map.Gpu) -> Gpu:
+    return Gpu(
+        index=gpu.card.index,
+        name=gpu.card.name,
+        memory_bytes=gpu.card.memory_bytes,
+        error=gpu.card.error,
+        trials=[
+            JobOnGpu(experiment=job.experiment_id, trial=job.trial_id, memory_bytes=job.memory_bytes)
+            for job in gpu.jobs
+        ],
+        processes=[ProcessOnGpu(pid=one.pid, user=one.user, memory_bytes=one.memory_bytes) for one in gpu.others],
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from nni_manager.app import identity, index_file
 from nni_manager.app.listening import reserves
 from nni_manager.client.data_directory import make_data_directory
-from nni_manager.config.daemon_settings.settings import Settings, runtime_directory
+from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
 from nni_manager.machines.keeper import machines

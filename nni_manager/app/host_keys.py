@@ -34,17 +34,19 @@ def trust(
 
 
 def _judged(machine: Mapping[str, Any], agrees: Callable[[str, HostKey], bool]) -> str:
-    from nni_manager.machines.ssh import trust as remote
+    from nni_manager.machines.ssh.faults import MachineFault
+    from nni_manager.machines.ssh.known_hosts import remember
+    from nni_manager.machines.ssh.login import unknown_key
 
     written: list[str] = []
     while True:
         try:
-            key = asyncio.run(remote.unknown_key(machine))
-        except remote.MachineFault as error:
+            key = asyncio.run(unknown_key(machine))
+        except MachineFault as error:
             raise PlatformUnavailable(f"{machine['host']}: {error.fault.subject}: {error.fault}") from error
         if key is None:
             return f"trusted now: {', '.join(written)}" if written else "its host key is known"
         if key.place in written or not agrees(str(machine["host"]), key):
             return f"not trusted: {key.place} {key.fingerprint}"
-        remote.remember(key)
+        remember(key)
         written.append(f"{key.place} {key.fingerprint}")

@@ -18,8 +18,7 @@ from starlette.types import ASGIApp
 from nni_manager import __version__
 from nni_manager.analysis.service import Analysis, answering
 from nni_manager.api import code, submission
-from nni_manager.api.access.guard import Guard
-from nni_manager.api.access.local_users import LocalUsers
+from nni_manager.api.access.guard import Guard, LocalUsers
 from nni_manager.api.application import create_api, create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.application import create_nni_application
@@ -36,8 +35,8 @@ from nni_manager.app.listening.listeners import Listener, Listeners
 from nni_manager.app.listening.ports import Reserved, reserve
 from nni_manager.app.listening.trial_listener import TrialListenerSocket
 from nni_manager.app.nni_list import NniList
-from nni_manager.client import service_note
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.client import data_directory
+from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from nni_manager.scheduler.disk_watch import watched
@@ -46,8 +45,8 @@ from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.nni import nni_registry
 from nni_manager.store.ownership import Ownership
+from nni_manager.web import report
 from nni_manager.web.pages import PagesContext, create_pages
-from nni_manager.web.report import report
 
 log = logging.getLogger(__name__)
 
@@ -124,14 +123,14 @@ def _note_service(settings: Settings, listeners: Listeners) -> None:
     words += ["--token-file", "FILE"] if settings.token else []
     words += ["--read-token-file", "FILE"] if settings.read_token else []
     try:
-        service_note.note(settings.data_dir, address, ["nni-manager", "serve", *words])
+        data_directory.note_service(settings.data_dir, address, ["nni-manager", "serve", *words])
     except OSError as error:
         log.warning("the address of the service cannot be noted: %s", error)
 
 
 def _say_ready(settings: Settings, ready_fd: int | None, *, auto: bool) -> None:
     log.info("ready: process %d, data directory %s", os.getpid(), settings.data_dir, extra={"action": "ready"})
-    if auto and (lost := service_note.lost_service(settings.data_dir)):
+    if auto and (lost := data_directory.lost_service(settings.data_dir)):
         log.warning("%s", lost, extra={"action": "listener"})
     if ready_fd is not None:
         os.write(ready_fd, b"ready\n")
@@ -189,7 +188,7 @@ async def _listeners(
             endpoints.bind(listeners, EndpointParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
             yield listeners
             if reserved is not None:
-                service_note.forget(settings.data_dir)
+                data_directory.forget_service(settings.data_dir)
     finally:
         stopping.set()
         await endpoints.end()

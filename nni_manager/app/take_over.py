@@ -8,7 +8,7 @@ import logging
 from nni_manager.app.listening.ports import reserve
 from nni_manager.client import address
 from nni_manager.client.manager_client import ManagerClient
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, NniManagerError
 
 log = logging.getLogger(__name__)

@@ -84,23 +84,17 @@ def _report(error: Exception, program: str) -> int:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, click.UsageError):
-        return f"{error.format_message().rstrip('.')}{_help_hint(error.ctx)}"
+        hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None else ""
+        return f"{error.format_message().rstrip('.')}{hint}"
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, NniManagerError):
         return " ".join(str(error).splitlines())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"{error!r} {_origin(error)}; this is a fault of ours, please report it"
-
-
-def _help_hint(context: click.Context | None) -> str:
-    return f"; see `{context.command_path} --help`" if context is not None else ""
-
-
-def _origin(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"at {os.path.basename(frame.filename)}:{frame.lineno}"
+    place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return f"{error!r} at {place}; this is a fault of ours, please report it"
 
 
 def _complain(*lines: str) -> None:
@@ -124,10 +118,11 @@ def _written_out(words: Iterator[str], command: click.Command, context: click.Co
         if word.startswith("-"):
             name, equals, value = word.partition("=")
             option = _option(name, command, context)
-            name = name if option is None else _spelled(name, option)
+            if option is not None and name not in _names(option):
+                name = _begin(name, option)[0]
             yield f"{name}{equals}{value}"
             if option is not None and not equals:
-                yield from islice(words, _values(option))
+                yield from islice(words, 0 if option.is_flag or option.count else option.nargs)
             continue
         yield word
         if isinstance(command, click.Group):
@@ -152,11 +147,3 @@ def _names(option: click.Option) -> list[str]:
 
 def _begin(name: str, option: click.Option) -> list[str]:
     return [one for one in _names(option) if one.startswith(name)]
-
-
-def _spelled(name: str, option: click.Option) -> str:
-    return name if name in _names(option) else _begin(name, option)[0]
-
-
-def _values(option: click.Option) -> int:
-    return 0 if option.is_flag or option.count else option.nargs

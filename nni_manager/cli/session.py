@@ -10,16 +10,40 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli.caller import data_directory_option
-from nni_manager.client.caller import MANAGER_VARIABLE
-from nni_manager.client.chosen_daemon import ChosenDaemon, choose, connect
+from nni_manager.client.caller import (
+    DATA_VARIABLE,
+    DEFAULT_DATA_DIRECTORY,
+    MANAGER_VARIABLE,
+    ChosenDaemon,
+    choose,
+    connect,
+)
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
+    from nni_manager.client.manager_client import ManagerClient as ManagerClient
+else:
+    ManagerClient = Any  # the name of a type: importing the class would cost every command 20 ms
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: The options that choose the daemon.
+_OPTIONS = ("data_dir", "manager", "token_file")
+
+
+def data_directory_option(function: Function) -> Function:
+    """Adds ``--data-dir`` to a command; its value is None where it is not given."""
+    text = f"Data directory of the daemon.  [default: {DATA_VARIABLE}, else {DEFAULT_DATA_DIRECTORY}]"
+    return click.option("--data-dir", type=click.Path(file_okay=False), help=text)(function)
+
+
+tuner_python_option = click.option(
+    "--tuner-python",
+    "--tuner_python",
+    metavar="PYTHON",
+    default="",
+    help="The Python that runs your own tuner or assessor.  [default: tunerPython of the file, else your python3]",
+)
 
 
 def daemon_options(function: Function) -> Function:
@@ -37,8 +61,10 @@ def daemon_options(function: Function) -> Function:
     return data_directory_option(manager(token_file(function)))
 
 
-def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | None) -> ChosenDaemon:
-    """The daemon that options and environment choose; options come first. Raises UsageError."""
+def current() -> ChosenDaemon:
+    """The daemon of the running command, by its options, else the environment. Raises UsageError."""
+    given = click.get_current_context().params
+    data_dir, manager, token_file = (given.get(name) for name in _OPTIONS)
     if data_dir is not None and manager is not None:
         raise click.UsageError("give either --manager or --data-dir, not both", click.get_current_context())
     place = choose(data_dir, manager, token_file)
@@ -50,14 +76,8 @@ def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | 
 def same_daemon() -> str:
     """The options to add to a suggested command so that it reaches the same daemon as this one."""
     given = click.get_current_context().params
-    words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in ("data_dir", "manager", "token_file")]
+    words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in _OPTIONS]
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in words if value)
-
-
-def current() -> ChosenDaemon:
-    """The daemon of the running command. Raises UsageError."""
-    given = click.get_current_context().params
-    return chosen_daemon(given.get("data_dir"), given.get("manager"), given.get("token_file"))
 
 
 #: Connects to the daemon; a command calls it after checking its own input.
@@ -82,10 +102,11 @@ def _with_connection(
 ) -> Callable[..., None]:
     @daemon_options
     @functools.wraps(command)
-    def run(*, data_dir: str | None, manager: str | None, token_file: Path | None, **options: Any) -> None:
-        place = chosen_daemon(data_dir, manager, token_file)
+    def run(**options: Any) -> None:
+        place = current()
         substitute = click.get_current_context().obj
-        command(lambda: substitute(place.data_directory) if substitute else reach(place), **options)
+        own = {name: value for name, value in options.items() if name not in _OPTIONS}
+        command(lambda: substitute(place.data_directory) if substitute else reach(place), **own)
 
     return run
 

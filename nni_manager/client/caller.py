@@ -1,13 +1,21 @@
-"""The caller's side of a request: data directory, token, environment."""
+"""The caller's side of a request: the daemon that it is for, data directory, token, environment."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from nni_manager import __version__
 from nni_manager.domain.environment import without_settings
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.text import parse_token
+from nni_manager.domain.version import fits
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
 
 # as in config.settings: importing that would cost every command ten milliseconds
 DATA_VARIABLE = "NNI_MANAGER_DATA"
@@ -68,3 +76,91 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenDaemon:
+    """The chosen daemon: the URL of a manager elsewhere, or a data directory."""
+
+    #: URL of the manager elsewhere; empty: the daemon of `data_directory`.
+    url: str = ""
+    data_directory: Path = Path()
+    token_file: Path | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        return bool(self.url)
+
+
+def choose(data_dir: str | None, manager: str | None, token_file: Path | None = None) -> ChosenDaemon:
+    """The daemon that the arguments choose, else the environment, else the default data directory."""
+    url = manager if manager is not None or data_dir is not None else os.environ.get(MANAGER_VARIABLE)
+    if url:
+        return ChosenDaemon(url=url, token_file=token_file)
+    return ChosenDaemon(data_directory=resolve_data_directory(data_dir))
+
+
+def connect(place: ChosenDaemon) -> ManagerClient:
+    """A client of the daemon; starts the local one if none runs.
+
+    Raises NniManagerError when no manager answers at the address.
+    """
+    if place.is_remote:
+        return reach_remote(place.url, read_token(place.token_file) or environment_token())
+    from nni_manager.client import daemon
+    from nni_manager.client.manager_client import ManagerClient
+
+    return ManagerClient(daemon.reach(place.data_directory))
+
+
+def find(place: ChosenDaemon) -> ManagerClient | None:
+    """A client of the daemon; None: none of this machine answers, and none is started. Raises as `connect`."""
+    if place.is_remote:
+        return reach_remote(place.url, read_token(place.token_file) or environment_token())
+    from nni_manager.client import address as addresses
+    from nni_manager.client.manager_client import ManagerClient
+
+    address = addresses.find(place.data_directory)
+    return None if address is None else ManagerClient(address)
+
+
+def reach_remote(url: str, token: str = "") -> ManagerClient:
+    """A client of the manager at a URL, which has answered and has a fitting version. `token`: empty: none.
+
+    Raises InvalidInput for an invalid URL, Unreachable, AccessRefused, or NniManagerError for another server.
+    """
+    from nni_manager.client.address import parse_url
+    from nni_manager.client.manager_client import ManagerClient
+
+    client = ManagerClient(parse_url(url, token))
+    daemon = _description(client, bool(token))
+    version = daemon.get("version") if isinstance(daemon, dict) else None
+    if not isinstance(version, str) or "dataDirectory" not in daemon:
+        raise _not_a_manager(client)
+    if not fits(__version__, version):
+        raise NniManagerError(
+            f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
+            " numbers must be equal; install the manager's version here"
+        )
+    return client
+
+
+def _description(client: ManagerClient, has_token: bool) -> Any:
+    from nni_manager.client.connection import TokenRefused
+
+    try:
+        return client.daemon()
+    except TokenRefused:
+        shown = "does not take the token it was shown" if has_token else "wants a token"
+        raise TokenRefused(
+            f"the manager at {client.address} {shown}; set NNI_MANAGER_TOKEN, or give --token-file"
+        ) from None
+    except (ValueError, NotFound):
+        raise _not_a_manager(client) from None
+
+
+def _not_a_manager(client: ManagerClient) -> NniManagerError:
+    return NniManagerError(
+        f"what answers at {client.address} is no nni_manager; give --manager (or NNI_MANAGER_ADDRESS) the address"
+        " that `nni-manager serve` prints"
+    )

@@ -12,13 +12,22 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from nni_manager.client import control_socket
+from nni_manager.client import address
 from nni_manager.client.address import Address
-from nni_manager.client.errors import Unreachable, from_answer
+from nni_manager.domain.errors import (
+    ConfigInvalid,
+    Conflict,
+    InvalidInput,
+    NniManagerError,
+    NotFound,
+    Problem,
+    StoreUnavailable,
+)
 
 Query = Mapping[str, str | int | list[str] | None]
 
@@ -59,7 +68,7 @@ def open_answer(address: Address, request: Request) -> Iterator[http.client.HTTP
     try:
         response = _send(connection, address, request)
         if response.status >= 300:
-            raise from_answer(response.status, response.read())
+            raise _error_of(response.status, response.read())
         yield response
     except TimeoutError:
         raise Unreachable(f"the daemon at {address} did not answer in time; see its log") from None
@@ -102,7 +111,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._address = address
 
     def connect(self) -> None:
-        self.sock = control_socket.connect(self._address.socket, self._address.owner, self.timeout)
+        self.sock = address.connect_to(self._address.socket, self._address.owner, self.timeout)
 
 
 def arriving_lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -124,3 +133,49 @@ def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         elif not text and data:
             yield json.loads("\n".join(data))
             data = []
+
+
+class Unreachable(NniManagerError):
+    """The address does not answer, or the connection broke during an answer."""
+
+
+class AccessRefused(NniManagerError):
+    """The listener refuses access."""
+
+
+class TokenRefused(AccessRefused):
+    """The listener requires a token; the request had none or a wrong one."""
+
+
+_ERRORS: dict[int, type[NniManagerError]] = {
+    HTTPStatus.BAD_REQUEST: InvalidInput,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: InvalidInput,
+    HTTPStatus.UNAUTHORIZED: TokenRefused,
+    HTTPStatus.FORBIDDEN: AccessRefused,
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.SERVICE_UNAVAILABLE: StoreUnavailable,
+}
+
+
+def _error_of(status: int, body: bytes) -> NniManagerError:
+    """The error for an answer; its text is the answer's sentence."""
+    answer = _object(body)
+    if answer.get("problems"):
+        return ConfigInvalid(*([_problem(one) for one in answer.get(name) or []] for name in ("problems", "warnings")))
+    sentence = answer.get("error") or f"the daemon answered with status {status} and no explanation; see its log"
+    return _ERRORS.get(status, NniManagerError)(str(sentence))
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _problem(entry: dict[str, Any]) -> Problem:
+    return Problem(
+        message=entry["message"], field=entry.get("field", ""), file=entry.get("file", ""), line=entry.get("line", 0)
+    )

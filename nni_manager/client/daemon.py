@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nni_manager.client.address import POINTER_FILE, Address, find
-from nni_manager.client.data_directory import make_data_directory, open_lock
-from nni_manager.client.service_note import lost_service
+from nni_manager.client.data_directory import lost_service, make_data_directory, open_lock
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
-from trial_runner.wire.file_lock import try_lock
+from trial_runner.wire.descriptors import try_lock
 
 #: File in the data directory for the output of a daemon in the background.
 LOG_FILE = "daemon.log"

@@ -30,17 +30,11 @@ def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> It
         yield
         if process is not None:
             _wait(process, client)
-            _reap(process)
+            with suppress(ChildProcessError):  # of a child: so that its entry does not stay among the processes
+                os.waitid(os.P_PIDFD, process, os.WEXITED | os.WNOHANG)
     finally:
         if process is not None:
             os.close(process)
-
-
-def _reap(process: int) -> None:
-    """Takes the exit status of a daemon that this program started, so that its entry does not stay among the
-    processes."""
-    with suppress(ChildProcessError):
-        os.waitid(os.P_PIDFD, process, os.WEXITED | os.WNOHANG)
 
 
 def _process(client: ManagerClient, of_all: bool) -> int | None:

@@ -3,11 +3,16 @@ ever."""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from trial_runner.wire import foreign_files
 
 
 def make_data_directory(path: Path) -> None:
@@ -29,3 +34,30 @@ def open_lock(path: Path) -> BinaryIO:
     with suppress(OSError):
         os.fchmod(lock.fileno(), 0o600)  # an earlier version may have made it
     return lock
+
+
+#: In the data directory.
+SERVICE_FILE = "service.json"
+
+
+def note_service(data_directory: Path, address: str, words: Sequence[str]) -> None:
+    """Notes the address of a service that is open, and the command line that opens it again; the note outlasts a daemon
+    that is killed. Raises OSError."""
+    entry = {"address": address, "command": shlex.join(words)}
+    foreign_files.write_whole(os.path.realpath(data_directory), SERVICE_FILE, json.dumps(entry).encode())
+
+
+def forget_service(data_directory: Path) -> None:
+    """Removes the note: the service was closed on purpose."""
+    with suppress(OSError):
+        (data_directory / SERVICE_FILE).unlink(missing_ok=True)
+
+
+def lost_service(data_directory: Path) -> str:
+    """A sentence on the service that a killed daemon had open; empty: there was none."""
+    try:
+        noted = json.loads((data_directory / SERVICE_FILE).read_text(encoding="utf-8"))
+        address, command = str(noted["address"]), str(noted["command"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return f"nothing listens at {address} any more: the daemon that did was killed; `{command}` opens it again"

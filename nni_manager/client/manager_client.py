@@ -115,16 +115,12 @@ class ManagerClient:
     def plan(self, config: str, **caller: Any) -> list[Json]:
         """Where the first trials would go, by training service. `caller`: the other arguments of `create`."""
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
-        services: list[Json] = self._json("POST", "/api/v1/platforms/plan", body, timeout_s=_PACKING_TIMEOUT_S)[
-            "services"
-        ]
-        return services
+        return list(self._json("POST", "/api/v1/platforms/plan", body, timeout_s=_PACKING_TIMEOUT_S)["services"])
 
     def clean(self, platforms: Sequence[str] = ()) -> list[Json]:
         """Ends the jobs that closed experiments left on these platforms, or on all; returns the outcome of each."""
         body = {"platforms": list(platforms)}
-        cleaned: list[Json] = self._json("POST", "/api/v1/platforms/clean", body, timeout_s=None)["cleaned"]
-        return cleaned
+        return list(self._json("POST", "/api/v1/platforms/clean", body, timeout_s=None)["cleaned"])
 
     def left(self, config: str, *, remove: Sequence[str] | None = None, **caller: Any) -> list[Json]:
         """Objects that experiments left on a config's services, by service. `remove`: the objects of experiments with
@@ -132,13 +128,11 @@ class ManagerClient:
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         query: Query = {"remove": None if remove is None else list(remove)}
         found = self._json("POST", "/api/v1/platforms/left", body, query, timeout_s=None)
-        services: list[Json] = found["services"]
-        return services
+        return list(found["services"])
 
     def experiments(self, status: str | None = None) -> list[Json]:
         """The experiments, oldest first."""
-        found: list[Json] = self._get(_EXPERIMENTS, {"status": status})["experiments"]
-        return found
+        return list(self._get(_EXPERIMENTS, {"status": status})["experiments"])
 
     def provenance(self, id: str) -> Json | None:
         """What is needed to repeat an experiment; None: nothing was recorded."""
@@ -162,8 +156,7 @@ class ManagerClient:
 
     def tensorboards(self, id: str) -> list[Json]:
         """The TensorBoards of an experiment, oldest first."""
-        found: list[Json] = self._get(f"{_experiment(id)}/tensorboards")["tensorboards"]
-        return found
+        return list(self._get(f"{_experiment(id)}/tensorboards")["tensorboards"])
 
     def stop_tensorboards(self, id: str) -> None:
         """Ends all TensorBoards of an experiment."""
@@ -186,8 +179,7 @@ class ManagerClient:
 
     def stop_all(self) -> list[str]:
         """Stops all experiments; returns their ids when all have stopped."""
-        stopped: list[str] = self._json("POST", f"{_EXPERIMENTS}/stop", timeout_s=None)["stopped"]
-        return stopped
+        return list(self._json("POST", f"{_EXPERIMENTS}/stop", timeout_s=None)["stopped"])
 
     def resume(
         self,
@@ -292,8 +284,7 @@ class ManagerClient:
     ) -> list[Json]:
         """The results in the order of storing; `after`: only those with a greater id."""
         query = {"trial": trial, "type": type, "after": after, "limit": limit, "offset": offset}
-        found: list[Json] = self._get(f"{_experiment(id)}/metrics", query)["metrics"]
-        return found
+        return list(self._get(f"{_experiment(id)}/metrics", query)["metrics"])
 
     # Logs
 

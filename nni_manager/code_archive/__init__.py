@@ -1,8 +1,8 @@
 """The code archive: a code directory, packed once per experiment for every platform that is not this machine.
 
 Other packages use `pack`, `unpack` (of an upload), and `require_small` before either. Below them: `tree` opens files
-without following links, `ignore` reads `.nniignore` as git reads `.gitignore`, `walk` lists what travels into a
-`listing`, which judges links, `limits` counts it, `packing` writes it. May import `domain` and `trial_runner.wire`.
+without following links, and judges those that travel, `ignore` reads `.nniignore` as git reads `.gitignore`, `walk`
+lists what travels and counts it, `packing` writes it. May import `domain` and `trial_runner.wire`.
 """
 
 from nni_manager.code_archive.packing import Archive, NotWanted, always, pack, require_small, unpack

@@ -124,7 +124,7 @@ def _member(glob: str, at: int, previous: str) -> _Member:
         return _character_class(glob, at)
     if previous and glob.startswith("-", at) and glob[at + 1 : at + 2] not in ("", "]"):
         high, at = _character(glob, at + 1)
-        return (_between(previous, high) if high else None), "", at
+        return (frozenset(map(chr, range(ord(previous), ord(high) + 1))) if high else None), "", at
     one, at = _character(glob, at)
     return (frozenset(one) if one else None), one, at
 
@@ -133,10 +133,6 @@ def _character(glob: str, at: int) -> tuple[str, int]:
     """The character of a set at `at`, empty when the pattern ends here, and where the next begins."""
     at += glob.startswith("\\", at)
     return glob[at : at + 1], at + 1
-
-
-def _between(low: str, high: str) -> frozenset[str]:
-    return frozenset(map(chr, range(ord(low), ord(high) + 1)))
 
 
 def _character_class(glob: str, at: int) -> _Member:

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from nni_manager.code_archive import limits
-from nni_manager.code_archive.listing import Entry, Folder, Listing, first_difference
-from nni_manager.code_archive.tree import Changed, Tree
-from nni_manager.code_archive.walk import stamp, walk
+from nni_manager.code_archive.tree import Changed, Entry, Folder, Listing, Tree, first_difference
+from nni_manager.code_archive.walk import check_limits, stamp, walk
 from nni_manager.domain.errors import InvalidInput
 from trial_runner.wire import code_archive
 
@@ -76,7 +74,7 @@ def require_small(code_directory: Path) -> None:
     with Tree(code_directory) as tree:
         for _ in range(ATTEMPTS):
             with suppress(Changed):  # it is packed later, and that says so if it still changes
-                limits.check(walk(tree, leave_out=nothing), tree.directory)
+                check_limits(walk(tree, leave_out=nothing), tree.directory)
                 return
 
 
@@ -96,10 +94,12 @@ def unpack(archive: Path, folder: Path) -> None:
 def _attempt(tree: Tree, target_folder: Path, is_wanted: Callable[[], bool]) -> Archive:
     own = os.stat(target_folder)
     listing = walk(tree, leave_out=own)
-    limits.check(listing, tree.directory)
+    check_limits(listing, tree.directory)
     with _temporary(target_folder) as file:
         content_hash = write_tar(tree, listing, file, is_wanted)
-        _check_unchanged(listing, walk(tree, leave_out=own))
+        after = walk(tree, leave_out=own)
+        if listing != after:
+            raise Changed(first_difference(listing, after))
         path = _settle(file, target_folder / f"{content_hash}.tar.gz")
     return Archive(path=path, hash=content_hash, files=listing.files, bytes=listing.bytes)
 
@@ -111,11 +111,6 @@ def _temporary(folder: Path) -> Iterator[IO[bytes]]:
             yield file
         finally:
             Path(file.name).unlink(missing_ok=True)
-
-
-def _check_unchanged(before: Listing, after: Listing) -> None:
-    if before != after:
-        raise Changed(first_difference(before, after))
 
 
 def _settle(file: IO[bytes], path: Path) -> Path:

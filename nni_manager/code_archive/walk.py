@@ -1,15 +1,74 @@
-"""Listing a code directory: what `.nniignore` leaves out is left out, and what cannot travel is refused by name."""
+"""Listing a code directory: what `.nniignore` leaves out is left out, and what cannot travel is refused by name; with
+the limits on how much code may travel: NNI's, counted without what `.nniignore` leaves out."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from nni_manager.code_archive import limits
 from nni_manager.code_archive.ignore import IGNORE_FILE, IgnoreFiles, is_ignored, read_ignore_file
-from nni_manager.code_archive.listing import Entry, Folder, Listing, contained_target, join
-from nni_manager.code_archive.tree import Tree
+from nni_manager.code_archive.tree import Entry, Folder, Listing, Tree, contained_target, join
+from nni_manager.domain.errors import InvalidInput
+from trial_runner.wire.code_archive import MOST_BYTES, MOST_FILES
+
+#: Files or folders, at which counting stops; so many show which folder holds most.
+FAR_TOO_MANY = 10 * MOST_FILES
+
+
+def check_limits(listing: Listing, directory: Path) -> None:
+    """Checks a listing. Raises InvalidInput that names the folder with the most of what is too much."""
+    if listing.files > MOST_FILES:
+        _refuse(listing, directory, f"{listing.files} files", f"{MOST_FILES} files", lambda folder: len(folder.entries))
+    if listing.bytes > MOST_BYTES:
+        _refuse(listing, directory, _megabytes(listing.bytes), _megabytes(MOST_BYTES), lambda folder: folder.bytes)
+    if not listing.is_complete:
+        _refuse(listing, directory, f"{len(listing.folders)} folders", f"{MOST_FILES} files", lambda folder: 1)
+
+
+def _refuse(listing: Listing, directory: Path, found: str, allowed: str, weight: Callable[[Folder], int]) -> None:
+    so_far = "" if listing.is_complete else " and more"
+    biggest = _biggest(listing, weight)
+    where = f"most of it in {biggest!r}" if biggest else "most of it not in any folder"
+    raise InvalidInput(
+        f"trialCodeDirectory: {str(directory)!r} has {found}{so_far}, {where}, but at most {allowed} may travel to a "
+        "trial; list what trials do not need in its .nniignore."
+    )
+
+
+def _biggest(listing: Listing, weight: Callable[[Folder], int]) -> str:
+    """The innermost folder that holds more than half of everything, else the biggest that is not in another one."""
+    totals: Counter[str] = Counter()
+    for folder in listing.folders:
+        totals.update(dict.fromkeys(_with_folders_above(folder.path), weight(folder)))
+    everything = totals.pop("")
+    # any two that hold more than half lie in each other
+    halves = [path for path, total in totals.items() if 2 * total > everything]
+    return max(halves, key=len, default="") or _biggest_outermost(totals, everything)
+
+
+def _biggest_outermost(totals: Counter[str], everything: int) -> str:
+    outermost = {path: total for path, total in totals.items() if "/" not in path}
+    directly = everything - sum(outermost.values())
+    biggest = max(outermost, key=outermost.__getitem__, default="")
+    return biggest if outermost.get(biggest, 0) > directly else ""
+
+
+def _with_folders_above(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""
+
+
+def _megabytes(size: int) -> str:
+    # rounded up, so that a byte too much is seen
+    return f"{math.ceil(size / 1024**2 * 10) / 10:,.1f} MB"
+
 
 #: Rules are text that a person wrote.
 _MOST_RULES_BYTES = 1024**2
@@ -38,7 +97,7 @@ class _Walk:
         return Listing(folders=tuple(self._folders), is_complete=not self._exceeds_limits())
 
     def _exceeds_limits(self) -> bool:
-        return max(self._files, len(self._folders)) >= limits.FAR_TOO_MANY
+        return max(self._files, len(self._folders)) >= FAR_TOO_MANY
 
     def _visit(self, path: str, above: IgnoreFiles) -> None:
         with self._tree.folder(path) as descriptor:
@@ -60,7 +119,7 @@ class _Walk:
                 is_folder = item.is_dir(follow_symlinks=False)
                 if not is_ignored(join(path, item.name), ignore_files, is_folder=is_folder):
                     kept[is_folder].append(item.name)
-                if self._files + len(kept[0]) >= limits.FAR_TOO_MANY or len(kept[1]) >= limits.FAR_TOO_MANY:
+                if self._files + len(kept[0]) >= FAR_TOO_MANY or len(kept[1]) >= FAR_TOO_MANY:
                     break
         return kept
 
@@ -72,7 +131,8 @@ class _Walk:
             target = contained_target(self._tree, path, name, target)
             return Entry(name=name, target=target, stamp=stamp(found))
         if not stat.S_ISREG(found.st_mode):
-            raise self._tree.refusal(join(path, name), f"is a {_kind(found.st_mode)}, which cannot travel; remove it")
+            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "special file")
+            raise self._tree.refusal(join(path, name), f"is a {kind}, which cannot travel; remove it")
         executable = bool(found.st_mode & 0o111)
         return Entry(name=name, is_executable=executable, size=found.st_size, stamp=stamp(found))
 
@@ -110,7 +170,3 @@ _KINDS = {
     stat.S_IFBLK: "block device",
     stat.S_IFCHR: "character device",
 }
-
-
-def _kind(mode: int) -> str:
-    return _KINDS.get(stat.S_IFMT(mode), "special file")

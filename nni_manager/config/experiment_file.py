@@ -71,7 +71,8 @@ def read(
         environment=environment,
         sent_secrets=secrets or {},
     )
-    spec = _read(source)
+    values = _mapping(source)
+    spec: ExperimentSpec = _dialect(values).read(values, source)
     return ParsedConfig(spec=spec, secrets=dict(source.secrets))
 
 
@@ -158,12 +159,6 @@ def _source(text: str, file: str, **others: Any) -> Source:
     return Source(file=file, document=yaml_reader.read(text, file), **others)
 
 
-def _read(source: Source) -> ExperimentSpec:
-    values = _mapping(source)
-    spec: ExperimentSpec = _dialect(values).read(values, source)
-    return spec
-
-
 def _dialect(values: Mapping[str, object]) -> ModuleType:
     """The module that reads the format of a file: the one that calls the file its own, else our format's."""
     return next((one for one in _other_dialects() if one.is_mine(values)), dialect_v2)
@@ -185,14 +180,11 @@ def _mapping(source: Source) -> dict[str, object]:
         if _dialect(values) in (dialect_v1, dialect_v2):
             _refuse_mixed(values, source.document, source)
         return values
-    source.refuse((), _no_mapping(values))
+    found = "is empty" if values is None else f"holds {kind(values)}"
+    sentence = f"a config is a mapping of fields such as trialCommand to values, and this one {found}"
+    source.refuse((), sentence)
     source.check()
     return {}
-
-
-def _no_mapping(values: object) -> str:
-    found = "is empty" if values is None else f"holds {kind(values)}"
-    return f"a config is a mapping of fields such as trialCommand to values, and this one {found}"
 
 
 #: Sections that both formats have.
@@ -250,3 +242,31 @@ def _instead(key: str) -> str:
 
 def _line_of(document: Document, key: str) -> int:
     return document.locate((key,))[1]
+
+
+_FOLDERS = ("trialCodeDirectory", "codeDirectory")
+#: Sections that have such fields besides the top level. Arguments of a user's class are never changed.
+_WITH_FOLDERS = ("tuner", "assessor", "trainingService")
+
+
+def move_code(canonical: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """The config after a folder of code has moved: `new` in place of `old`, in each of `_FOLDERS` that is `old` or lies
+    in it. Both are absolute."""
+    sections = {name: _move_all(canonical[name], old, new) for name in _WITH_FOLDERS if name in canonical}
+    return _move({**canonical, **sections}, old, new)
+
+
+def _move_all(sections: Any, old: str, new: str) -> Any:
+    """The sections with their folders changed. `sections`: one, or a list of them; NNI's configs have null for none."""
+    if isinstance(sections, list):
+        return [_move_all(section, old, new) for section in sections]
+    return _move(sections, old, new) if isinstance(sections, dict) else sections
+
+
+def _move(section: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    inside = {
+        name: new + section[name].removeprefix(old)
+        for name in _FOLDERS
+        if f"{section.get(name, '')}/".startswith(f"{old}/")
+    }
+    return {**section, **inside}

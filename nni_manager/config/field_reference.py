@@ -13,8 +13,8 @@ from nni_manager.config.sections.experiment_model import Experiment
 from nni_manager.config.sections.formats import FORMATS
 from nni_manager.config.sections.model_fields import alternatives, fields_of, is_list, marks_of, models_in
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.first_format import FirstFormat
 from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platform_kit.section_model import FirstFormat
 from nni_manager.shared_storage.section import KINDS
 
 _HEAD = """\
@@ -99,7 +99,6 @@ def _mapping(fields: Mapping[str, str], table: FirstFormat | None = None) -> str
 
 
 def _model(model: type[BaseModel], place: str) -> Iterator[str]:
-    """The table of a model's fields, then those of the mappings in it."""
     rows = [(f"`{place}{name}`", _kind(field), _default(field), _meaning(field)) for name, field in _own(model)]
     yield _table(("Field", "Kind", "Default", "Meaning"), rows)
     for name, field in _own(model):

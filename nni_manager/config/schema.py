@@ -7,10 +7,13 @@ reads other spellings and the first format, and finds faults that no schema can 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
-from nni_manager.config.algorithms import arguments_model
+from nni_manager.config.sections.algorithm_section import arguments_model
 from nni_manager.config.sections.experiment_model import Experiment
 from nni_manager.config.sections.formats import FORMATS
 from nni_manager.config.sections.model_fields import fields_of, is_list, marks_of, models_in
@@ -21,10 +24,6 @@ from nni_manager.domain.service import NAME
 from nni_manager.platform_kit import registry
 from nni_manager.shared_storage.section import KINDS
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
 
 Schema = dict[str, Any]
 
@@ -47,7 +46,6 @@ def experiment_schema() -> Schema:
 
 
 def _sections() -> dict[str, Schema]:
-    """The schemas of the fields that are sections of their own."""
     platforms = _any_of(_platform(one) for one in registry.descriptions())
     algorithms = {"tuner": TUNERS, "advisor": TUNERS, "assessor": ASSESSORS}
     return {
@@ -128,8 +126,6 @@ def _value(field: FieldInfo) -> Schema:
 
 
 def _plain(field: FieldInfo) -> Schema:
-    from pydantic import TypeAdapter
-
     annotation: Any = field.annotation
     for rule in field.metadata:
         annotation = Annotated[annotation, rule]

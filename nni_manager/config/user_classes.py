@@ -73,15 +73,15 @@ async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str
         with_arguments=True,
     )
     problems = [
-        Problem(field=_field(kind, asked[kind]), message=sentence(asked[kind], python, refusal), file=file)
+        Problem(
+            field=f"{kind}.name" if TUNERS.of_class(asked[kind].class_name) else f"{kind}.className",
+            message=sentence(asked[kind], python, refusal),
+            file=file,
+        )
         for kind, refusal in refusals.items()
     ]
     if problems:
         raise ConfigInvalid(problems)
-
-
-def _field(kind: str, algorithm: AlgorithmSpec) -> str:
-    return f"{kind}.name" if TUNERS.of_class(algorithm.class_name) else f"{kind}.className"
 
 
 def sentence(algorithm: AlgorithmSpec, python: str, refusal: str) -> str:

@@ -96,6 +96,8 @@ class HoldCode(StrEnum):
     TOO_MANY_FAILURES = "TOO_MANY_FAILURES"
     #: A training service refused a job for a cause that will not change.
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
+    #: Trials run in another version of Python than the function that they call needs.
+    OTHER_PYTHON = "OTHER_PYTHON"
     #: The experiment cannot be opened; the user must look.
     NOT_OPEN = "NOT_OPEN"
     #: A fault of ours, or of an adapter; the log has the stack.

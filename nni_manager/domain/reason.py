@@ -16,6 +16,8 @@ class Reason(StrEnum):
     RUNNER_FAILED = "RUNNER_FAILED"
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
     VERSION_MISMATCH = "VERSION_MISMATCH"
+    #: The function that the trial calls was sent by another version of Python.
+    OTHER_PYTHON = "OTHER_PYTHON"
     PREEMPTED = "PREEMPTED"
     LOST = "LOST"
     CANCELLED_THERE = "CANCELLED_THERE"

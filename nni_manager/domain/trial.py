@@ -11,6 +11,7 @@ from typing import NamedTuple
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
+from trial_runner import protocol
 
 
 class TrialStatus(StrEnum):
@@ -138,6 +139,8 @@ def failure_reason(report: Observation) -> Reason:
     if report.cause in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
         return report.cause
     words = report.stderr_tail
+    if protocol.OTHER_PYTHON_MARK in words:
+        return Reason.OTHER_PYTHON
     if "CUDA out of memory" in words or "CUDA_ERROR_OUT_OF_MEMORY" in words or "OutOfMemoryError: CUDA" in words:
         return Reason.GPU_OUT_OF_MEMORY
     if report.cause is Reason.OUT_OF_MEMORY or "MemoryError" in words or "std::bad_alloc" in words:
@@ -184,6 +187,7 @@ _WORDS = {
     Reason.RUNNER_FAILED: "its command could not be started",
     Reason.SUBMIT_REJECTED: "the training service refused its job",
     Reason.VERSION_MISMATCH: "its trial runner has another version than the manager",
+    Reason.OTHER_PYTHON: "its Python has another version than the function that it calls",
     Reason.PREEMPTED: "the training service took its place away",
     Reason.LOST: "its job was lost",
     Reason.CANCELLED_THERE: "it was ended at the training service",

@@ -9,41 +9,53 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from nni_manager.platform_kit.first_format import Remark
-from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked, secret
-
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-
-
-def _label(text: str) -> str:
-    if not _LABEL.fullmatch(text):
-        raise ValueError("must be of lower case letters, digits and hyphens, at most 63, with no hyphen at either end")
-    return text
+from nni_manager.platform_kit.section_model import (
+    DEFAULT_IMAGE,
+    OptionalMode,
+    Part,
+    PlatformSection,
+    Remark,
+    marked,
+    mode_field,
+    secret,
+)
 
 
-def _subdomain(text: str) -> str:
-    if not _SUBDOMAIN.fullmatch(text):
-        raise ValueError(
-            "must be of lower case letters, digits, hyphens and dots, at most 253, with a letter or digit at either end"
-        )
-    return text
+def _legal(pattern: str, sentence: str) -> AfterValidator:
+    """A check of a name as the API of a cluster takes it. `sentence`: what is wrong with others."""
 
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(sentence)
+        return text
 
-def _resource(text: str) -> str:
-    if not _RESOURCE.fullmatch(text):
-        raise ValueError("must be the name of a resource of nodes, such as nvidia.com/gpu")
-    return text
+    return AfterValidator(check)
 
 
 #: The name of a namespace.
-Label = Annotated[str, AfterValidator(_label)]
+Label = Annotated[
+    str,
+    _legal(
+        r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+        "must be of lower case letters, digits and hyphens, at most 63, with no hyphen at either end",
+    ),
+]
 #: The name of a secret, claim, class or account.
-Subdomain = Annotated[str, AfterValidator(_subdomain)]
+Subdomain = Annotated[
+    str,
+    _legal(
+        r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+        "must be of lower case letters, digits, hyphens and dots, at most 253, with a letter or digit at either end",
+    ),
+]
 #: The name of a resource that nodes have: ``nvidia.com/gpu``.
-ResourceName = Annotated[str, AfterValidator(_resource)]
+ResourceName = Annotated[
+    str,
+    _legal(
+        r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+        "must be the name of a resource of nodes, such as nvidia.com/gpu",
+    ),
+]
 
 
 #: `storage` is the key that NNI's own Python classes write.
@@ -66,7 +78,7 @@ class NfsStorage(Part):
         default=None,
         format="mount-point",
     )
-    mode: OptionalMode = of_containers()
+    mode: OptionalMode = mode_field()
 
 
 class AzureStorage(Part):
@@ -83,7 +95,7 @@ class AzureStorage(Part):
         default=None,
         format="mount-point",
     )
-    mode: OptionalMode = of_containers()
+    mode: OptionalMode = mode_field()
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
     )
@@ -98,7 +110,7 @@ class PvcStorage(Part):
         default=None,
         description="Name of the claim. Default: the template's volumes are used as they are.",
     )
-    mode: OptionalMode = of_containers()
+    mode: OptionalMode = mode_field()
 
 
 #: Kinds that Kubernetes platforms take.

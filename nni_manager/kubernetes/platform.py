@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
@@ -19,13 +19,12 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.client import Object, Refusal
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import PODS, Resource
 from nni_manager.kubernetes.fields import KubernetesSection
-from nni_manager.kubernetes.jobs import draft, handle_data, left_objects, refusals, removal, storage, submission
+from nni_manager.kubernetes.jobs import draft, removal, storage, submission
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
-from nni_manager.kubernetes.observing import followed_jobs, logs
+from nni_manager.kubernetes.observing import followed_jobs
 from nni_manager.kubernetes.observing.followed_jobs import FollowedJobs
 from nni_manager.kubernetes.preflight import Preflight
 from nni_manager.platform_kit.connections import Lease
@@ -119,12 +118,11 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         try:
             kind = self.job_kind()
         except SubmitRejected as error:
-            return [PreflightFinding(severity=Severity.WRONG, subject="config", sentence=str(error))]
+            return [PreflightFinding(Severity.WRONG, "config", str(error))]
         return await Preflight(self.config, self.access, kind, self._look_further).findings()
 
-    async def _look_further(self, cluster: Cluster, resource: Resource) -> AsyncIterator[PreflightFinding]:
-        async for finding in self.look_further(cluster):
-            yield finding
+    async def _look_further(self, cluster: Cluster, resource: Resource) -> list[PreflightFinding]:
+        further = await self.look_further(cluster)
         service = ClusterObjects(cluster, self.config, self.host, self.name)
         service.pretend()
 
@@ -132,14 +130,12 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             return self.manifest(spec, name, labels, service)
 
         name = self.object_name(draft.spec())
-        async for finding in draft.findings(cluster, resource, name, self.host.service, manifest, self.as_made):
-            yield finding
+        drafted = await draft.findings(cluster, resource, name, self.host.service, manifest, self.as_made)
+        return [*further, *drafted]
 
-    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
+    async def look_further(self, cluster: Cluster) -> list[PreflightFinding]:
         """Further findings, about what only this platform's section has."""
-        nothing: Sequence[PreflightFinding] = ()
-        for finding in nothing:
-            yield finding
+        return []
 
     # Entering and leaving
 
@@ -181,7 +177,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         try:
             found = await kind.find(cluster)
         except Refusal as refusal:
-            raise refusals.error(refusal, f"look for {kind.plural}", cluster.namespace) from None
+            raise submission.error(refusal, f"look for {kind.plural}", cluster.namespace) from None
         if found is None:
             raise PlatformUnavailable(kind.missing(), refused=True)
         return found
@@ -213,15 +209,15 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             async with cluster.submitting:
                 created = await self._create(cluster, spec)
         except Refusal as refusal:
-            if (why := refusals.quota(refusal)) is not None:
+            if (why := submission.quota(refusal)) is not None:
                 asyncio.get_running_loop().call_later(
                     _ROOM_AGAIN_S, self.host.wake, ""
                 )  # there is no event for new room
                 return NoRoom(why=why)
-            error = refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
+            error = submission.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)
             raise error from None
-        handle = handle_data.make(self.name, spec, created, storage.address(self.config, spec))
+        handle = submission.handle(self.name, spec, created, storage.address(self.config, spec))
         self._entered[0].memory(handle, created)
         return handle
 
@@ -282,14 +278,14 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         jobs, service, _ = self._entered
-        folder = service.folder(handle_data.read(handle).folder)
+        folder = service.folder(submission.data_of(handle).folder)
         if folder is not None:
             return await asyncio.to_thread(job_folders.read_stretch, folder.here, name, offset, limit)
-        return await logs.read_stretch(await self._cluster(), jobs.memory(handle), name, offset, limit)
+        return await followed_jobs.read_stretch(await self._cluster(), jobs.memory(handle), name, offset, limit)
 
     async def list_files(self, handle: JobHandle) -> Sequence[str]:
         _, service, _ = self._entered
-        folder = service.folder(handle_data.read(handle).folder)
+        folder = service.folder(submission.data_of(handle).folder)
         if folder is None:  # a pod's files cannot be listed from outside
             return await super().list_files(handle)
         return await asyncio.to_thread(job_folders.files, folder.here)
@@ -314,7 +310,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         try:
             await removing
         except Refusal as refusal:
-            error = refusals.error(refusal, f"delete {self._entered[2].plural}", cluster.namespace)
+            error = submission.error(refusal, f"delete {self._entered[2].plural}", cluster.namespace)
             raise PlatformUnavailable(str(error)) from None
 
     async def close(self) -> None:
@@ -339,12 +335,13 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
     async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:
         try:
             cluster = await self._connect()
-            found = await left_objects.find(cluster, await self.job_kind().find(cluster), at_work)
+            found = await removal.find(cluster, await self.job_kind().find(cluster), at_work)
             if remove is not None:
-                found = [one for one in found if one.told().experiment_id in remove and not one.stays]
-                await left_objects.remove(cluster, found)
+                found = [one for one in found if one.told.experiment_id in remove and not one.told.stays]
+                for one in found:  # a newer object of the same name stays
+                    await cluster.delete(one.resource, one.name, uid=one.uid)
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left in the namespace: {refusal}") from None
         finally:
             await self.__aexit__(None, None, None)
-        return [one.told() for one in found]
+        return [one.told for one in found]

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobSpec
 from nni_manager.domain.service import WaitCode
-from nni_manager.machines import placement_reasons
+from nni_manager.machines import placement
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
 from nni_manager.machines.placement import Placement
@@ -160,7 +160,9 @@ class MachinePool:
                 await parked.jobs.until_read()
                 job = (await parked.jobs.listed()).get(name)
             except PlatformUnavailable as error:
-                if self._may_be_at(parked.machine.name, name):
+                ledger = self._places.find(parked.machine.name)
+                # may it have the job, by this daemon or one before it?
+                if ledger is None or not ledger.was_read or ledger.has(name):
                     unknown.append(PlatformUnavailable(str(error)))
                 continue
             if job is not None:
@@ -170,11 +172,6 @@ class MachinePool:
         if unknown:
             raise unknown[0]
         return None
-
-    def _may_be_at(self, machine: str, name: str) -> bool:
-        """Whether a machine that cannot be asked may have the job, by this daemon or one before it."""
-        ledger = self._places.find(machine)
-        return ledger is None or not ledger.was_read or ledger.has(name)
 
     @contextmanager
     def held(self, found: Found, name: str) -> Iterator[None]:
@@ -241,7 +238,7 @@ def gpu_findings(machine: MachineLedger, demand: Demand) -> Iterator[PreflightFi
         yield _finding(
             machine, Severity.WRONG, f"gpuIndices names GPU {missing[0]}, and {there}", "name only those that are there"
         )
-    elif never := placement_reasons.never_fits(machine, demand):
+    elif never := placement.never_fits(machine, demand):
         yield _finding(machine, Severity.WRONG, never, f"lower what a trial needs, or {_LEAVE_OUT}")
     else:
         free = len(machine.fitting(demand))

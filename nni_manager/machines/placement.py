@@ -1,15 +1,17 @@
-"""One training service's share of the daemon's machines: what its jobs need, and where and when they may have it."""
+"""One training service's share of the daemon's machines: what its jobs need, where and when they may have it, and the
+reasons why a machine has no place for one: sentences for people, and the same for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.machines import placement_reasons
-from nni_manager.machines.ledger import Demands, MachineLedger, Reservation
+from nni_manager.machines.gpu_sample import in_words
+from nni_manager.machines.ledger import ANY_NUMBER, Demand, Demands, MachineLedger, Reservation, User
 from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.contract import JobPlan
 
@@ -91,34 +93,116 @@ class Placement:
 
     def why(self) -> Wait:
         """The reason for which there is no room: what each machine says."""
-        said = [self._why(machine) for machine in self._known()]
+        said = [
+            why_no_place(machine, self._demands[machine.name]) or f"others wait longer for {machine.called}"
+            for machine in self._known()
+        ]
         away = list(self._away.values())
         if not said:
             return Wait(code=WaitCode.MACHINE_DOWN, sentence="; ".join(away) or "no machine can be reached")
-        details = {
-            machine.called: placement_reasons.details(machine, self._demands[machine.name]) for machine in self._known()
-        }
+        details = {machine.called: on_places(machine, self._demands[machine.name]) for machine in self._known()}
         return Wait(code=self._code, sentence="; ".join(said + away), details={"machines": details})
-
-    def _why(self, machine: MachineLedger) -> str:
-        return (
-            placement_reasons.sentence(machine, self._demands[machine.name])
-            or f"others wait longer for {machine.called}"
-        )
 
     def plan(self, jobs: int) -> JobPlan:
         """The places that so many jobs would get now, and for each machine the reason why it takes no more."""
         found, after = self._places.try_out(self._demands, jobs)
         machines = {machine.name: machine for machine in after}
-        elsewhere = {m.called: why for m in after if (why := placement_reasons.sentence(m, self._demands[m.name]))}
+        elsewhere = {m.called: why for m in after if (why := why_no_place(m, self._demands[m.name]))}
+        known = {name: self._places.find(name) for name in self._away}
+        away = {name if (m := known[name]) is None else m.called: why for name, why in self._away.items()}
         return JobPlan(
             places=[machines[one.machine].in_words(one.places) for one in found],
-            why_not={**elsewhere, **{self._called(name): why for name, why in self._away.items()}},
+            why_not={**elsewhere, **away},
         )
 
     def _known(self) -> Sequence[MachineLedger]:
         return [machine for name in self._demands if (machine := self._places.find(name)) is not None]
 
-    def _called(self, name: str) -> str:
-        machine = self._places.find(name)
-        return name if machine is None else machine.called
+
+#: Places of a machine that a sentence goes into; the details have all.
+_MOST_SAID = 4
+
+
+def why_no_place(machine: MachineLedger, demand: Demand) -> str:
+    """The reason why the machine does not fit now; empty: it does."""
+    if not machine.is_read:
+        return f"which jobs run on {machine.called} is not known yet"
+    if demand.count == 0:
+        return ""
+    if (unread := _unread(machine)) or (never := never_fits(machine, demand)):
+        return unread or never
+    if len(fitting := machine.fitting(demand)) >= demand.count:
+        return ""
+    reasons = [why for place in machine.allowed(demand) if (why := _of_place(machine, place, demand))]
+    said = "; ".join(reasons[:_MOST_SAID]) + (f"; and {len(reasons) - _MOST_SAID} more" if reasons[_MOST_SAID:] else "")
+    few = f"{len(fitting)} of the {demand.count} that a trial needs are free: " if demand.count > 1 else ""
+    return f"{few}{said}"
+
+
+def never_fits(machine: MachineLedger, demand: Demand) -> str:
+    """The reason why no job fits on a machine even when all others have ended; empty: none is known."""
+    if machine.reading is None or machine.reading.error or not machine.has_gpus:
+        return ""
+    if not machine.cards:
+        return f"{machine.called} has no GPU"
+    allowed = machine.allowed(demand)
+    if len(allowed) < demand.count:
+        gpus = "1 GPU" if len(machine.cards) == 1 else f"{len(machine.cards)} GPUs"
+        chosen = "" if demand.only is None else f", {len(allowed)} of them in gpuIndices"
+        return f"{machine.called} has {gpus}{chosen}, and a trial needs {demand.count}"
+    sizes = [machine.cards[place].memory_bytes or 0 for place in allowed]
+    if sum(size >= demand.memory_bytes for size in sizes) < demand.count:
+        most = in_words(max(sizes))
+        return f"the GPUs of {machine.called} have at most {most}, and a trial needs {in_words(demand.memory_bytes)}"
+    return ""
+
+
+def on_places(machine: MachineLedger, demand: Demand) -> dict[str, Any]:
+    """The jobs and processes on each place of a machine, for programs."""
+    users = machine.users()
+    return {str(place): _on_place(machine, place, users.get(place, ())) for place in machine.allowed(demand)}
+
+
+def _unread(machine: MachineLedger) -> str:
+    if not machine.has_gpus or (machine.reading is not None and not machine.reading.error):
+        return ""
+    if machine.reading is None:
+        return f"the GPUs of {machine.called} have not been read yet"
+    return f"the GPUs of {machine.called} cannot be read: {machine.reading.error}"
+
+
+def _of_place(machine: MachineLedger, place: int, demand: Demand) -> str:
+    """The reason why a place cannot be had; empty: it can."""
+    users = machine.users().get(place, [])
+    if machine.fits(place, demand, users):
+        return ""
+    name, card = place_name(machine, place), machine.cards.get(place)
+    if card is not None and card.error:
+        return f"{name} is out of order: {card.error}"
+    if card is not None and not demand.use_active and machine.foreign_on(card, users):
+        return f"{name} busy: {', '.join(map(str, card.foreign))}"
+    limit = min([demand.share, *(user.share for user in users)])
+    if len(users) >= limit:
+        has = "has" if limit == 1 else f"has {len(users)} of at most {limit} trials:"
+        return f"{name} {has} {', '.join(user.job for user in users)}"
+    free = in_words(max(0, machine.free_bytes(place, users)))
+    return f"{name} has {free} free of the {in_words(demand.memory_bytes)} that a trial needs"
+
+
+def place_name(machine: MachineLedger, place: int) -> str:
+    """A place in words, as ``gpu 0 on hostA``."""
+    return f"{'gpu' if machine.has_gpus else 'place'} {place} on {machine.called}"
+
+
+def _on_place(machine: MachineLedger, place: int, users: Sequence[User]) -> Mapping[str, object]:
+    card = machine.cards.get(place)
+    found: dict[str, object] = {"jobs": [user.job for user in users]}
+    if card is not None:
+        found["processes"] = [
+            {"pid": process.pid, "user": process.user, "memoryBytes": process.memory_bytes} for process in card.foreign
+        ]
+        if card.error:
+            found["error"] = card.error
+    if limits := [user.share for user in users if user.share < ANY_NUMBER]:
+        found["limit"] = min(limits)
+    return found

@@ -154,7 +154,7 @@ class Line:
         for other, waiting in self._waiting.items():
             if other == owner:
                 break
-            _place(trial, other, waiting.demands)
+            placed(trial, other, waiting.demands, 1)
         most = 1 if any(other != owner for other in self._waiting) else _MOST
         return len(placed(trial, owner, demands, most))
 
@@ -186,7 +186,7 @@ class Line:
         trial = {name: machine.copy() for name, machine in self._machines.items()}
         woken = []
         for owner, waiting in self._waiting.items():
-            fits = _place(trial, owner, waiting.demands)
+            fits = placed(trial, owner, waiting.demands, 1)
             if fits and waiting.offered_s is None:
                 waiting.offered_s = now_s
                 woken.append(waiting.wake)
@@ -229,8 +229,3 @@ def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, 
         found.append(reservation)
         ranks[name] = rank(machines[name], demands[name])  # those of the others are as they were
     return found
-
-
-def _place(trial: Mapping[str, MachineLedger], owner: str, demands: Demands) -> bool:
-    """Tries out one job of `owner`; answers whether it fits."""
-    return bool(placed(trial, owner, demands, 1))

@@ -29,7 +29,7 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platform_kit.section_model import PlatformSection
 from trial_runner.protocol import LOG_FILES
 
@@ -129,7 +129,7 @@ class Severity(StrEnum):
     FINE = "fine"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreflightFinding:
     """One finding of `preflight`."""
 
@@ -232,11 +232,12 @@ class Host:
     private: PrivateText = field(default_factory=PrivateText)
     #: The section `sharedStorage` as it is now, secrets in place; None: the experiment has none.
     shared_storage: Callable[[], Json | None] = lambda: None
-    #: Random part of the names of the experiment's folders on storage, 24 hex digits; empty: an earlier version made
-    #: the experiment without it.
+    #: Random part of the names of its folders on storage, 24 hex digits; empty: made by an earlier version.
     storage_key: str = ""
     #: Bytes of the logs that are kept of one attempt.
     max_log_bytes: int = 100 * 2**20
+    #: The environment that trials on this machine begin with; None: a preflight need not know it, or cannot.
+    caller_environment: Mapping[str, str] | None = field(default=None, repr=False)
     #: For how many seconds the trial listener has heard nothing of the job's runner; None: it does not listen yet.
     silence_s: Callable[[str], float | None] = lambda job_name: None
 
@@ -339,10 +340,7 @@ class Platform(abc.ABC, Generic[ConfigT]):
 
     @abc.abstractmethod
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        """Reports on all these jobs, in a bounded number of remote calls. A missing job is LOST.
-
-        Never called without handles.
-        """
+        """Reports on all these jobs, at least one, in a bounded number of remote calls. A missing job is LOST."""
 
     @abc.abstractmethod
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trial_runner.wire.file_lock import try_lock
+from trial_runner.wire.descriptors import try_lock
 
 #: The kernel's list of all file locks.
 _LOCKS = Path("/proc/locks")

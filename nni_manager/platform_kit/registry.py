@@ -22,8 +22,7 @@ from nni_manager.domain.errors import InvalidInput
 if TYPE_CHECKING:
     from nni_manager.domain.experiment import PlatformSpec
     from nni_manager.platform_kit.contract import Platform
-    from nni_manager.platform_kit.first_format import FirstFormat
-    from nni_manager.platform_kit.section_model import PlatformSection
+    from nni_manager.platform_kit.section_model import FirstFormat, PlatformSection
 
 GROUP = "nni_manager.platforms"
 _PACKAGE = "nni-manager"

@@ -1,6 +1,8 @@
 """Secrets that must not stand in sentences, however a service spells them when it repeats a request.
 
 A text is redacted first and cut afterwards: of a secret that is cut, the beginning would stay.
+`PrivateText` stands here as the store, which keeps it, needs no more of the kit: commands that read closed experiments
+import no event loop.
 """
 
 from __future__ import annotations
@@ -65,3 +67,18 @@ def _spellings(secret: str) -> Iterator[str]:
 def _any_case_of_hex(spelling: str) -> str:
     """A pattern of the spelling in which ``%2F`` is ``%2f``, too."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: f"%(?i:{found[1]})", re.escape(spelling))
+
+
+class PrivateText:
+    """A text of one training service that is kept where secrets are. This one forgets it at the process's end."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def read(self) -> str:
+        """Blocks. Raises StoreError."""
+        return self._text
+
+    def write(self, text: str) -> None:
+        """Blocks. Raises StoreError."""
+        self._text = text

@@ -10,14 +10,19 @@ the loader how to make its value so:
 * ``oldNames``: accepted with a warning; ``otherNames``: accepted
 * ``holds``: dotted keys that the YAML file must have
 * ``unless``: fields that leave this one out
+
+A platform's part of NNI's first config format is tables, `FirstFormat`, which each platform keeps beside its model. A
+path is dotted; ``[]`` after a name stands for every entry of a list. On the left it starts at the top of the file, as
+in ``machineList[].ip``; on the right in the platform's section, or, with a `/` before it, at the top of the config.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from nni_manager.domain.experiment import Json
@@ -25,7 +30,7 @@ from nni_manager.domain.experiment import Json
 #: NNI's image for trials where a section names none.
 DEFAULT_IMAGE = "msranni/nni:latest"
 
-#: (field within the section, sentence): a fault of a section, or a warning about it.
+#: (field within the section, or path in the file, sentence): a fault of a section, or a warning about it.
 Remark = tuple[str, str]
 
 
@@ -66,6 +71,12 @@ class PlatformSection(Part):
     )
     trial_concurrency: int | None = Field(
         default=None, gt=0, description="How many trials may run here at a time, beside the top level's number for all."
+    )
+    trial_python_version: str | None = Field(
+        default=None,
+        description="The Python that trials need here as `python3`, major and minor version in quotes. Default: the top"
+        " level's.",
+        json_schema_extra={"format": "python-version"},
     )
     nni_manager_ip: str | None = Field(
         default=None, description="How jobs reach this machine. Default: the top level's, else its own address."
@@ -120,3 +131,68 @@ def secret(description: str, *, default: Any = ..., **others: Any) -> Any:
 
 #: Indices of the GPUs of a job, a machine or a role.
 GpuIndices = Annotated[list[int], Field(min_length=1)]
+
+
+#: Only the manager writes into the experiment's folder itself: attempts have folders of their own.
+_Modes = Literal["0700", "0710", "0711", "0750", "0755"]
+
+
+def _spelled(mode: object) -> object:
+    """The mode as text: YAML reads 0711 as decimal 711 or as octal, by its version."""
+    if type(mode) is not int:
+        return mode
+    found = f"{mode:04d}"
+    return found if found in get_args(_Modes) else f"{mode:04o}"
+
+
+Mode = Annotated[_Modes, BeforeValidator(_spelled)]
+#: None: the platform's usual mode.
+OptionalMode = Annotated[_Modes | None, BeforeValidator(_spelled)]
+
+
+def mode_field() -> Any:
+    """The field `mode` of a section that runs containers."""
+    return marked(
+        "Mode of the experiment's folder there. Default: `0711`, as containers have users of their own; `0700` where "
+        "theirs is the manager's, or root, and the server takes root for root.",
+        default=None,
+    )
+
+
+def folder_mode(mode: object) -> int:
+    """The mode as a number; without one, 0711."""
+    return int(str(mode or "0711"), 8)
+
+
+#: A trial's own fields where one command, one folder and one number of GPUs are all there is.
+TRIAL: Mapping[str, str] = {
+    "trial.command": "/trialCommand",
+    "trial.codeDir": "/trialCodeDirectory",
+    "trial.gpuNum": "/trialGpuNumber",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFormat:
+    """One platform's part of NNI's first config format."""
+
+    #: Path in the file → path in the config. Where two lead to one place, the one that comes first counts.
+    fields: Mapping[str, str]
+    #: Paths in the file that must be set, unless a list or mapping above them is not there.
+    required: tuple[str, ...] = ()
+    #: Paths in the file that nothing comes of → why.
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    #: Completes the section, after all fields are in it, and the top of the config.
+    complete: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
+    #: Faults of a file beside those of the section: (path in the file, sentence).
+    faults: Callable[[Mapping[str, Any]], Iterable[Remark]] = lambda _file: ()
+    #: Paths in the section that NNI 3.0 does not know; it runs without them.
+    ours: tuple[str, ...] = ()
+    #: Fields of the section with which NNI 3.0 cannot run the file at all.
+    only_here: tuple[str, ...] = ()
+    #: Completes a copy of the section, given the top of the config, with fields that only NNI 3.0 needs.
+    complete_for_nni: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
+
+
+#: `trial.nasMode` belongs to several platforms.
+NAS_MODE: Mapping[str, str] = {"trial.nasMode": "neural architecture search is not supported"}

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from nni_manager.client import chosen_daemon
+from nni_manager.client import caller
 from nni_manager.domain.errors import Conflict, NniManagerError
 from nni_manager.programs import configuration, following, records, request, waiting
 from nni_manager.programs.configuration import Config
 from nni_manager.programs.records import Best, Trial, Trials
 
 if TYPE_CHECKING:
-    from nni_manager.client.chosen_daemon import ChosenDaemon
+    from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
     from nni_manager.programs.progress import State
 
@@ -211,7 +211,7 @@ class Experiment:
     def goes_on(self, *, may_start: bool) -> bool:
         """Whether it may be at work though the stream of its states is over. `may_start`: where no daemon of this
         machine runs, one is started. Raises NniManagerError with the reason why none starts."""
-        from nni_manager.client.errors import Unreachable
+        from nni_manager.client.connection import Unreachable
         from nni_manager.domain.experiment import ExperimentStatus
 
         try:
@@ -222,7 +222,7 @@ class Experiment:
 
     def broken_off(self) -> str:
         """Why the stream of its states is over, one sentence. Starts no daemon."""
-        client = chosen_daemon.find(self._place)
+        client = caller.find(self._place)
         return waiting.gone(self.id) if client is None else waiting.broken_off(client, self.id)
 
     def __enter__(self) -> Self:
@@ -243,16 +243,16 @@ class Experiment:
 
     def _reached(self, *, may_start: bool) -> ManagerClient:
         """The daemon's client. Raises Unreachable where none runs and none may be started."""
-        from nni_manager.client.errors import Unreachable
+        from nni_manager.client.connection import Unreachable
 
-        client = self._client() if may_start else chosen_daemon.find(self._place)
+        client = self._client() if may_start else caller.find(self._place)
         if client is None:
             raise Unreachable(waiting.gone(self.id))
         return client
 
     def _client(self) -> ManagerClient:
         """The daemon's client. It is looked up each time: a daemon ends with its last experiment, and comes back."""
-        return chosen_daemon.connect(self._place)
+        return caller.connect(self._place)
 
 
 def _place(
@@ -263,7 +263,7 @@ def _place(
     from pathlib import Path
 
     directory = None if data_dir is None else os.fspath(data_dir)
-    return chosen_daemon.choose(directory, manager, None if token_file is None else Path(token_file))
+    return caller.choose(directory, manager, None if token_file is None else Path(token_file))
 
 
 def _endpoint(port: int | None, url_prefix: str) -> dict[str, Any] | None:

@@ -6,18 +6,21 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import trial_runner
-from nni_manager.client import chosen_daemon
+from nni_manager.client import caller
 from nni_manager.programs import sent_function
 from nni_manager.programs.experiment import Experiment
+from nni_manager.programs.sent_function import SentFunction
 
 _NNI_CALL = Path(trial_runner.__file__).with_name("stand_in") / "nni_call.py"
 #: A function of the parameters that returns its result, or yields results.
 Function = Callable[[Any], Any]
+#: The name of one that needs no more fields, a section `trainingService`, or several.
+Platform = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 def optimize(
@@ -28,7 +31,7 @@ def optimize(
     concurrency: int = 1,
     direction: Literal["minimize", "maximize"] = "minimize",
     tuner: Mapping[str, Any] | None = None,
-    platform: str | Mapping[str, Any] = "local",
+    platform: Platform = "local",
     code_directory: str | os.PathLike[str] | None = None,
     progress: bool = True,
     data_dir: str | os.PathLike[str] | None = None,
@@ -47,24 +50,23 @@ def optimize(
     The function returns a number, a dict with the number in ``default``, or yields intermediate results. One that a
     module holds is imported by each trial, and the module's folder is sent; any other (of a notebook, of the program
     itself, a closure) is sent by cloudpickle (``pip install nni-manager[programs]``) and needs the same minor version
-    of Python where it runs. `code_directory`: a folder that is sent with it. `platform`: ``local``, or a section
-    `trainingService` of an experiment file. `tuner`: its section; not given: TPE. `fields`: others of an experiment
-    file. Raises InvalidInput, before anything starts, for a function that cannot be sent; `Experiment.run` has the
-    other errors.
+    of Python where it runs: machines with another one are refused before anything starts, a container's by its first
+    trial. `code_directory`: a folder that is sent with it. `platform`: ``local``, or a section `trainingService` of an
+    experiment file, or a list of these. `tuner`: its section; not given: TPE. `fields`: others of an experiment file.
+    Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there;
+    `Experiment.run` has the other errors.
     """
-    is_elsewhere = chosen_daemon.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
-    service = {"platform": platform} if isinstance(platform, str) else dict(platform)
+    is_elsewhere = caller.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder:
         sent = sent_function.prepare(function, Path(folder), code_directory)
         told = {
             "experiment_name": getattr(function, "__name__", "function"),
             "search_space": dict(space),
-            "trial_command": f"{_program(service, is_elsewhere=is_elsewhere)} {shlex.quote(sent.what)}",
             "trial_code_directory": ".",
             "trial_concurrency": concurrency,
             "max_trial_number": trials,
             "tuner": tuner or {"name": "TPE", "class_args": {"optimize_mode": direction}},
-            "training_service": service,
+            **_services(platform, sent, is_elsewhere=is_elsewhere),
         }
         experiment = Experiment({**told, **fields}, directory=sent.folder, data_dir=data_dir, manager=manager)
         experiment.start(send_code=True)
@@ -73,9 +75,32 @@ def optimize(
     return experiment
 
 
-def _program(service: Mapping[str, Any], *, is_elsewhere: bool) -> str:
-    """What calls the function in a trial. On this machine it is this Python, which needs not look for the program.
-    `is_elsewhere`: the manager may run on another machine, and ``local`` is that one."""
-    if is_elsewhere or service.get("platform") != "local":
-        return "python3 -m nni_call"
-    return f"{shlex.quote(sys.executable)} {shlex.quote(str(_NNI_CALL))}"
+def _services(platform: Platform, sent: SentFunction, *, is_elsewhere: bool) -> dict[str, Any]:
+    """The sections of the training services, and what calls the function in their trials."""
+    given = [{"platform": platform}] if isinstance(platform, str) else platform
+    sections = [given] if isinstance(given, Mapping) else list(given)
+    commands = [_command(section, sent, is_elsewhere=is_elsewhere) for section in sections]
+    needed = [_needed(section, sent, is_elsewhere=is_elsewhere) for section in sections]
+    first = next(iter(commands), "")
+    own = [{} if command == first else {"trial_command": command} for command in commands]
+    told = [{**needs, **other, **section} for needs, other, section in zip(needed, own, sections, strict=True)]
+    return {"trial_command": first, "training_service": told[0] if len(told) == 1 else told}
+
+
+def _command(section: Mapping[str, Any], sent: SentFunction, *, is_elsewhere: bool) -> str:
+    """On this machine it is this Python that is run, which needs not look for the program."""
+    is_here = _is_here(section, is_elsewhere=is_elsewhere)
+    program = f"{shlex.quote(sys.executable)} {shlex.quote(str(_NNI_CALL))}" if is_here else "python3 -m nni_call"
+    return f"{program} {shlex.quote(sent.what)}"
+
+
+def _needed(section: Mapping[str, Any], sent: SentFunction, *, is_elsewhere: bool) -> dict[str, str]:
+    """What the section asks of the Python of its trials: nothing where that is this one, or any will do."""
+    if not sent.python_version or _is_here(section, is_elsewhere=is_elsewhere):
+        return {}
+    return {"trial_python_version": sent.python_version}
+
+
+def _is_here(section: Mapping[str, Any], *, is_elsewhere: bool) -> bool:
+    """Whether trials run on this machine. `is_elsewhere`: the manager may run on another, and ``local`` is that one."""
+    return not is_elsewhere and section.get("platform") == "local"

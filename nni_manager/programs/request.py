@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nni_manager.client.caller import own_environment
 
 if TYPE_CHECKING:
-    from nni_manager.client.chosen_daemon import ChosenDaemon
+    from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
 
 

@@ -26,6 +26,8 @@ class SentFunction:
     what: str
     #: The folder that is sent.
     folder: Path
+    #: The only version of Python that reads it, ``3.11``; empty: every one does.
+    python_version: str = ""
 
 
 def prepare(function: Callable[[Any], Any], empty: Path, code_directory: str | os.PathLike[str] | None) -> SentFunction:
@@ -94,7 +96,7 @@ def _plain(content: bytes, folder: Path, given: Path | None) -> SentFunction:
     if given is not None:
         shutil.copytree(given, folder, dirs_exist_ok=True)
     (folder / _PLAIN).write_bytes(content)
-    return SentFunction(what=f"{_PLAIN}:{_VERSION}", folder=folder)
+    return SentFunction(what=f"{_PLAIN}:{_VERSION}", folder=folder, python_version=_VERSION)
 
 
 def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None) -> SentFunction:
@@ -111,7 +113,7 @@ def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None) -
     _require_modules(content, given)
     (folder / _PICKLED).write_bytes(content)
     shutil.copytree(Path(cloudpickle.__file__).parent, folder / "cloudpickle", dirs_exist_ok=True)
-    return SentFunction(what=f"{_PICKLED}:{_VERSION}", folder=folder)
+    return SentFunction(what=f"{_PICKLED}:{_VERSION}", folder=folder, python_version=_VERSION)
 
 
 def _cloudpickle() -> Any:

@@ -154,7 +154,7 @@ def _trouble(state: State, what: str) -> str:
 
 def broken_off(client: ManagerClient, id: str) -> str:
     """Why the stream of states broke off: the experiment was closed, or the daemon does not answer."""
-    from nni_manager.client.errors import Unreachable
+    from nni_manager.client.connection import Unreachable
 
     try:
         errors = client.experiment(id)["errors"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
+from trial_runner.wire.descriptors import Descriptor
 
 #: Bytes of the beginning of a log that stay, and the least of its end.
 HEAD_BYTES = 64 * 1024
@@ -49,14 +50,11 @@ def size(root: str, name: str) -> int:
 
 
 def _append(root: str, name: str, offset: int, data: bytes) -> int:
-    file = foreign_files.open_file(root, name, os.O_WRONLY | os.O_CREAT)
-    try:
+    with Descriptor(foreign_files.open_file(root, name, os.O_WRONLY | os.O_CREAT)) as file:
         there = os.fstat(file).st_size
         come = there + _left_out(root, name)
         rest = data[come - offset :] if offset <= come else b""
         return come + os.pwrite(file, rest, there) if rest else come
-    finally:
-        os.close(file)
 
 
 def _left_out(root: str, name: str) -> int:
@@ -79,17 +77,14 @@ def _leave_out(root: str, name: str) -> None:
     tail = max(HEAD_BYTES, there // 2 - HEAD_BYTES - _SENTENCE_BYTES)
     missing = there + _left_out(root, name) - HEAD_BYTES - tail
     draft = str(Path(name).with_name(f".{Path(name).name}.shorter"))
-    source = foreign_files.open_file(root, name, os.O_RDONLY)
-    try:
-        target = foreign_files.open_file(root, draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            _copy(source, target, 0, HEAD_BYTES)
-            os.write(target, _SENTENCE.format(missing).encode())
-            _copy(source, target, there - tail, tail)
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
+    writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with (
+        Descriptor(foreign_files.open_file(root, name, os.O_RDONLY)) as source,
+        Descriptor(foreign_files.open_file(root, draft, writing)) as target,
+    ):
+        _copy(source, target, 0, HEAD_BYTES)
+        os.write(target, _SENTENCE.format(missing).encode())
+        _copy(source, target, there - tail, tail)
     with foreign_files.opened_folder(root, os.path.dirname(name)) as opened:
         os.replace(os.path.basename(draft), os.path.basename(name), src_dir_fd=opened, dst_dir_fd=opened)
 

@@ -32,6 +32,7 @@ import shutil
 import stat
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,9 +40,8 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.ids import checkpoint_directory_of
 from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.platform_kit.payload import checkpoint_beside
-from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.shared_storage import checked_code, storage_folders
+from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
+from nni_manager.shared_storage import storage_folders
 from trial_runner import protocol
 from trial_runner.wire import removal
 
@@ -123,10 +123,11 @@ class MountedStorage:
 
         `replica`: empty for the process that reports; else text of which the shell makes the name of one that does not.
         """
-        mark, script = f"{self.there}/{MARK_FILE}", f"{folder.there}/{START_FILE}"
-        wait = f"n=0; until [ -e {_plain(mark)} ] || [ $n -ge {_PATIENCE_S} ]; do n=$((n+1)); sleep 1; done"
-        look = f"[ x$(cat {_plain(mark)}) = x{self._mark} ] || exit {EXIT_OTHER_STORAGE}"
-        copy = f"s=$(mktemp) || exit {protocol.EXIT_CANNOT_START}; cp {_plain(script)} $s"
+        # mount points and ids need no quotes; anything else gets them
+        mark, script = shlex.quote(f"{self.there}/{MARK_FILE}"), shlex.quote(f"{folder.there}/{START_FILE}")
+        wait = f"n=0; until [ -e {mark} ] || [ $n -ge {_PATIENCE_S} ]; do n=$((n+1)); sleep 1; done"
+        look = f"[ x$(cat {mark}) = x{self._mark} ] || exit {EXIT_OTHER_STORAGE}"
+        copy = f"s=$(mktemp) || exit {protocol.EXIT_CANNOT_START}; cp {script} $s"
         check = f"[ x$(sha256sum $s | cut -c 1-64) = x{folder.script_sha256} ] || exit {protocol.EXIT_BAD_CODE}"
         return f"{wait}; {look}; {copy}; {check}; exec sh $s {replica}".rstrip()
 
@@ -164,7 +165,6 @@ class MountedStorage:
                 path.unlink(missing_ok=True)
 
     def _put_shared(self, code: Path) -> None:
-        """Puts the files that all attempts use."""
         if not self._mount_point.is_dir():
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
         if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
@@ -174,7 +174,7 @@ class MountedStorage:
         digest = hashlib.sha256(archive).hexdigest()
         self._runner = _Shared(name=f"runner-{digest[:16]}.pyz", sha256=digest)
         write_once(self.here / self._runner.name, lambda draft: draft.write_bytes(archive), digest)
-        packed = _Shared(name=f"code-{code.name}", sha256=checked_code.sha256_of(code))
+        packed = _Shared(name=f"code-{code.name}", sha256=storage_folders.sha256_of(code))
         write_once(self.here / packed.name, lambda draft: shutil.copyfile(code, draft), packed.sha256)
         write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
         self._mark = (self.here / MARK_FILE).read_text(encoding="ascii").strip()
@@ -184,9 +184,9 @@ class MountedStorage:
         folder = self.attempt(spec.attempt_directory)
         for name in (folder.here.name, checkpoint_directory_of(folder.here.name)):
             storage_folders.make_open(self._mount_point, f"{self._folder}/{name}")
-        _write(folder.here / protocol.PARAMETER_FILE, spec.parameter_record)
         script = self._script(folder, variables, code, before)
-        _write(folder.here / START_FILE, script)
+        for name, text in ((protocol.PARAMETER_FILE, spec.parameter_record), (START_FILE, script)):
+            _write(folder.here / name, partial(Path.write_text, data=text, encoding="utf-8"))
         return replace(folder, script_sha256=hashlib.sha256(script.encode()).hexdigest())
 
     def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: _Shared, before: str) -> str:
@@ -199,7 +199,7 @@ class MountedStorage:
             "runner_sha256": self._runner.sha256,
         }
         quoted = {name: shlex.quote(value) for name, value in values.items()}
-        program, archive = shlex.quote(checked_code.UNPACK), shlex.quote(f"{self.there}/{code.name}")
+        program, archive = shlex.quote(storage_folders.UNPACK), shlex.quote(f"{self.there}/{code.name}")
         return exports + _SCRIPT.format(
             **quoted, program=program, archive=archive, archive_sha256=code.sha256, before=before
         )
@@ -264,16 +264,16 @@ exec python3 "$runner"
 """
 
 
-def _plain(path: str) -> str:
-    """A path for a shell. Mount points and ids need no quotes; anything else gets them."""
-    return shlex.quote(path)
-
-
 def write_once(path: Path, write: Callable[[Path], object], sha256: str = "") -> None:
     """Writes a file whole or not at all; what is there stays, as a job may be reading it, unless it has another SHA-256
     than the one given. Raises OSError."""
-    if checked_code.has(path, sha256) if sha256 else path.exists():
+    if storage_folders.has_sha256(path, sha256) if sha256 else path.exists():
         return
+    _write(path, write)
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Writes a file whole or not at all, in place of one that is there."""
     draft = path.with_name(f".{secrets.token_hex(4)}.tmp")
     try:
         write(draft)
@@ -281,10 +281,3 @@ def write_once(path: Path, write: Callable[[Path], object], sha256: str = "") ->
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.chmod(0o644)
-    os.replace(draft, path)

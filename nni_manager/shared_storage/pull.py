@@ -294,6 +294,8 @@ class Pull:
         self, attempt: _Attempt, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
     ) -> None:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(runner_folder.stderr_tail, attempt.folder)
+        missing = (missing_logs or {}).items()
+        some = ", ".join(f"{copied} of {size} bytes of {name}" for name, (copied, size) in missing)
         word = {
             "exitCode": end.exit_code,
             "signal": end.signal,
@@ -302,7 +304,7 @@ class Pull:
             "endedMs": end.ended_ms,
             "outboxes": attempt.offsets or {} if end.outboxes is None else end.outboxes,
             "container": end.container,
-            "doubt": _log_doubt(missing_logs or {}),
+            "doubt": f"its logs are not complete: {some} could be read in time" if some else "",
             "wasStarted": end.was_started,
         }
         await self._host.exited(attempt.job_name, json.dumps(word))
@@ -316,8 +318,3 @@ class Pull:
 def _is_past(moment: float | None) -> bool:
     """Whether the moment has come, by the loop's clock; False for none."""
     return moment is not None and asyncio.get_running_loop().time() >= moment
-
-
-def _log_doubt(missing: Mapping[str, tuple[int, int]]) -> str:
-    some = ", ".join(f"{copied} of {size} bytes of {name}" for name, (copied, size) in missing.items())
-    return f"its logs are not complete: {some} could be read in time" if some else ""

@@ -20,8 +20,8 @@ from nni_manager.domain.version import is_legible
 from nni_manager.shared_storage import kept_logs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
-from trial_runner.wire.outbox_name import file_name, is_outbox
-from trial_runner.wire.records import HOLE, Records, read_records
+from trial_runner.wire.descriptors import Descriptor
+from trial_runner.wire.outbox_files import HOLE, Records, file_name, is_outbox, read_records
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ def read_end(folder: Path) -> End | None:
     if (exit_code is None) == (signal is None) or not {"exit_code", "signal"} <= report.keys():
         _complain(folder / protocol.EXIT_FILE)
         return None
+    sizes = _sizes(report.get("outboxes"))
     return End(
         exit_code=exit_code,
         signal=signal,
@@ -85,7 +86,8 @@ def read_end(folder: Path) -> End | None:
         ended_ms=_number(report.get("ended_ms")),
         was_started=report.get("pid") != 0,
         container=_container(report),
-        outboxes=_outboxes(_sizes(report.get("outboxes"))),
+        # any other file is never read, and so never waited for
+        outboxes=sizes and {name: size for name, size in sizes.items() if is_outbox(name)},
         logs=_sizes(report.get("logs")) or {},
     )
 
@@ -173,11 +175,6 @@ def _sizes(told: object) -> dict[str, int] | None:
     return {name: size for name, size in sizes.items() if size is not None and 0 <= size < _MOST_BYTES}
 
 
-def _outboxes(sizes: dict[str, int] | None) -> dict[str, int] | None:
-    """The sizes of outboxes alone: any other file is never read, and so never waited for."""
-    return sizes and {name: size for name, size in sizes.items() if is_outbox(name)}
-
-
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -212,21 +209,13 @@ def next_outbox_stretch(
     the end is given up as no record only when that many bytes are there. `takes_holes`: zeros, which stand for bytes
     that are not there yet, are taken as they are.
     """
-    file = foreign_files.open_file(str(folder), file_name(outbox))
-    try:
+    with Descriptor(foreign_files.open_file(str(folder), file_name(outbox))) as file:
         is_whole = is_ended and (size is None or os.fstat(file).st_size >= size)
         is_whole = is_whole and (takes_holes or HOLE not in os.pread(file, _OUTBOX_BYTES, start))
         records = read_records(file, outbox, start, is_whole, _OUTBOX_BYTES)
         if is_whole and size is not None and not records.length:
-            records = _rest_of_outbox(file, start)
-    finally:
-        os.close(file)
+            rest = os.pread(file, _OUTBOX_BYTES, start)  # it is no record, and is named as such
+            records = Records([rest.decode(errors="replace")] if rest else [], len(rest), len(rest))
     if not records.length:
         return None
     return OutboxLines(outbox=outbox, start=start, end=start + records.length, lines=tuple(records.texts))
-
-
-def _rest_of_outbox(file: int, start: int) -> Records:
-    """The bytes after the last record of an outbox: they are no record, and are named as such."""
-    data = os.pread(file, _OUTBOX_BYTES, start)
-    return Records([data.decode(errors="replace")] if data else [], len(data), len(data))

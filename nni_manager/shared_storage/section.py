@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from nni_manager.platform_kit.folder_mode import Mode
-from nni_manager.platform_kit.section_model import Part, marked, secret
+from nni_manager.platform_kit.section_model import Mode, Part, marked, secret
 
 #: How the storage is mounted on the manager's machine.
 Mounted = Literal["usermount", "nnimount", "nomount"]

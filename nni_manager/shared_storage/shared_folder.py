@@ -39,10 +39,10 @@ from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit.contract import Host, PreflightFinding
 from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage import storage_folders
-from nni_manager.shared_storage.checked_code import sha256_of, unpack_command
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE, write_once
 from nni_manager.shared_storage.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
+from nni_manager.shared_storage.storage_folders import sha256_of, unpack_command
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
@@ -78,6 +78,10 @@ class SharedFolder:
         self._in_containers = in_containers
         self._point = Path(str(self.section["localMountPoint"]))
         self._user = f"{host.connections.identity}.{host.experiment_id}.{host.service}"
+        self._mark_name = f"{_MARK}{host.service}"
+        self._folder = storage_folders.experiment_folder(host.experiment_id, host.storage_key)
+        #: The experiment's folder, below the mount point.
+        self._name = f"{_ROOT}/{self._folder}"
         #: The experiment's folder, as this machine sees it.
         self.here = self._point / self._name
         self._readying = asyncio.Lock()
@@ -282,23 +286,10 @@ class SharedFolder:
         self._believed_until_s = asyncio.get_running_loop().time() + _BELIEVED_S
 
     @property
-    def _name(self) -> str:
-        """The experiment's folder, below the mount point."""
-        return f"{_ROOT}/{self._folder}"
-
-    @property
-    def _folder(self) -> str:
-        return storage_folders.experiment_folder(self._host.experiment_id, self._host.storage_key)
-
-    @property
     def _mode(self) -> int:
         """The mode of that folder; a config of an earlier version has none."""
         asked = int(str(self.section.get("mode", "0700")), 8)
         return asked | storage_folders.PASSAGE if self._in_containers else asked
-
-    @property
-    def _mark_name(self) -> str:
-        return f"{_MARK}{self._host.service}"
 
     @property
     def _may_mount(self) -> bool:

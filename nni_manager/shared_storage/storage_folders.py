@@ -1,19 +1,27 @@
-"""Folders on storage where other users may write: made, and made sure of, without following any link.
+"""Folders and code on storage where other users may write.
 
-Below the mount point, which the config names and which may be a link, nothing is believed: another user may have put a
-link or a folder of his own where ours is to be. What is changed is what was opened, not what has the name later.
+Folders are made, and made sure of, without following any link. Below the mount point, which the config names and which
+may be a link, nothing is believed: another user may have put a link or a folder of his own where ours is to be. What is
+changed is what was opened, not what has the name later.
+
+Code is known by its SHA-256, and unpacked from a copy that has it. The copy is private to the process that unpacks: a
+file that was checked and then opened again might be another one.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from trial_runner.wire import foreign_files
+from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import OpenFolder, opened_folder
 
 #: All users may add to it, and remove only their own.
@@ -83,10 +91,8 @@ def _made(point: Path, name: str) -> Iterator[int]:
             why = "a link or a file where a folder is to be, which another user may have put there; remove it"
             raise NotADirectoryError(errno.ENOTDIR, why, str(point / name)) from error
         raise type(error)(error.errno, error.strerror, str(point / name)) from error
-    try:
+    with Descriptor(folder):
         yield folder
-    finally:
-        os.close(folder)
 
 
 def _is_ours(folder: int, status: os.stat_result) -> bool:
@@ -109,3 +115,40 @@ def _set_mode(folder: int, status: os.stat_result, mode: int) -> None:
     if stat.S_IMODE(status.st_mode) != mode:
         with suppress(OSError):
             os.fchmod(folder, mode)
+
+
+#: Run by the Python of a trial's machine, which has nothing of ours: ARCHIVE FOLDER SHA256.
+UNPACK = """\
+import hashlib, sys, tarfile, tempfile
+archive, folder, wanted = sys.argv[1:]
+copy, digest = tempfile.TemporaryFile(), hashlib.sha256()
+with open(archive, "rb") as file:
+    for piece in iter(lambda: file.read(1048576), b""):
+        copy.write(piece)
+        digest.update(piece)
+if digest.hexdigest() != wanted:
+    sys.exit(archive + " is not what the manager put there: its SHA-256 is another one")
+copy.seek(0)
+tarfile.open(fileobj=copy).extractall(folder)
+"""
+
+
+def unpack_command(python: str, archive: str, folder: str, sha256: str) -> str:
+    """Shell text that unpacks `archive` into `folder`, or fails where it has another SHA-256."""
+    words = [python, "-I", "-W", "ignore", "-c", UNPACK, archive, folder, sha256]
+    return " ".join(map(shlex.quote, words))
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file of ours, in hex. Blocks. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def has_sha256(path: Path, sha256: str) -> bool:
+    """Whether a regular file with that SHA-256 is there. Blocks."""
+    try:
+        with open(foreign_files.open_file(str(path.parent), path.name), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except OSError:
+        return False

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from nni_manager.domain.errors import AlreadyOwned
-from trial_runner.wire.file_lock import try_lock
+from trial_runner.wire.descriptors import try_lock
 
 
 class Ownership:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.store.connection import classified
 
 #: Its name, and its journal, which a killed process leaves behind.

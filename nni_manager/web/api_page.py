@@ -109,19 +109,18 @@ def _call(method: str, path: str, operation: Json) -> Call:
         path=path,
         summary=operation.get("summary", ""),
         description=operation.get("description", ""),
-        parameters=[_parameter(one) for one in operation.get("parameters", ())],
+        parameters=[
+            Field(
+                name=one["name"],
+                types=_types(one.get("schema", {})),
+                required=one.get("required", False),
+                description=one.get("description", ""),
+                place=one["in"],
+            )
+            for one in operation.get("parameters", ())
+        ],
         bodies=list(_contents(operation.get("requestBody", {}))),
         answers=[one for status, said in sorted(operation["responses"].items()) for one in _answers(status, said)],
-    )
-
-
-def _parameter(one: Json) -> Field:
-    return Field(
-        name=one["name"],
-        types=_types(one.get("schema", {})),
-        required=one.get("required", False),
-        description=one.get("description", ""),
-        place=one["in"],
     )
 
 

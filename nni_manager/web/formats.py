@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nni_manager.analysis.flattened import flat
@@ -92,3 +93,22 @@ def parameters(value: object) -> list[tuple[str, str]]:
     if isinstance(value, dict):
         return [(str(name), cell(inner)) for name, inner in flat(value).items()]
     return [("", cell(value))]
+
+
+SPARK_WIDTH, SPARK_HEIGHT = 72, 18
+_EDGE = 2
+
+
+def spark_points(values: Sequence[object]) -> str:
+    """The points of an SVG polyline of `WIDTH` × `HEIGHT`, greater values higher; empty: fewer than two numbers."""
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    if len(numbers) < 2:
+        return ""
+    low, high = min(numbers), max(numbers)
+    step = (SPARK_WIDTH - 2 * _EDGE) / (len(numbers) - 1)
+    scale = (SPARK_HEIGHT - 2 * _EDGE) / ((high - low) or 1.0)
+    middle = 0.0 if high > low else (SPARK_HEIGHT - 2 * _EDGE) / 2
+    found = [
+        (_EDGE + at * step, SPARK_HEIGHT - _EDGE - middle - (value - low) * scale) for at, value in enumerate(numbers)
+    ]
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in found)

@@ -12,17 +12,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nni_manager.domain.errors import NniManagerError, status_of
-from nni_manager.web import api_page, buttons, experiment_pages, static_files
-from nni_manager.web.comparison import comparison_page
-from nni_manager.web.creation import new_page
-from nni_manager.web.experiment import config_page, manager_log, tensorboard_page
-from nni_manager.web.listing import experiment_forms, list_page
+from nni_manager.web import (
+    api_page,
+    comparison,
+    config_page,
+    experiment_forms,
+    experiment_pages,
+    manager_log,
+    new_page,
+    platforms_page,
+    static_files,
+    tensorboard_page,
+)
+from nni_manager.web.listing import listed_experiments
 from nni_manager.web.rendering import PagesContext, is_on_endpoint, render
-from nni_manager.web.services import platforms_page, service_forms
 from nni_manager.web.shared_pages import SharedPages
 from nni_manager.web.stream import States
 from nni_manager.web.table import table_pages
-from nni_manager.web.trial import failure_pages, trial_pages
+from nni_manager.web.trial import trial_pages
 
 __all__ = ["PagesContext", "create_pages", "is_on_endpoint"]
 
@@ -30,20 +37,17 @@ __all__ = ["PagesContext", "create_pages", "is_on_endpoint"]
 def create_pages(context: PagesContext) -> Starlette:
     """The application that serves ``/``, ``/compare-experiments``, ``/experiments/…`` and ``/static/…``."""
     routes = [
-        *list_page.ROUTES,
+        *listed_experiments.ROUTES,
         *experiment_forms.ROUTES,
         *new_page.ROUTES,
         *platforms_page.ROUTES,
-        *service_forms.ROUTES,
-        *comparison_page.ROUTES,
+        *comparison.ROUTES,
         *experiment_pages.ROUTES,
         *table_pages.ROUTES,
         *config_page.ROUTES,
         *manager_log.ROUTES,
         *tensorboard_page.ROUTES,
         *trial_pages.ROUTES,
-        *failure_pages.ROUTES,
-        *buttons.ROUTES,
         *api_page.ROUTES,
         *static_files.ROUTES,
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from nni_manager.analysis.query import Query
 from nni_manager.analysis.service import Analysis
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound
@@ -22,12 +24,15 @@ from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.machines.gpu_sample import in_words
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.experiments.submission import Submission
+from nni_manager.store.index import list_summary
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.web import formats, static_files
-from nni_manager.web.listing.known_results import KnownResults
 from nni_manager.web.trial.shown_trial import how_it_ended
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 HERE = Path(__file__).parent
 
@@ -40,6 +45,28 @@ _HEADERS = {
 #: The rest of a page's address, below its experiment's: ``trials?status=FAILED``.
 _QUERY = re.compile(r"[^\s\\#]*")
 _REST = re.compile(r"(?:[a-z0-9]+(?:/[A-Za-z0-9]+)*)?(?:\?[^\s\\]*)?")
+
+
+class KnownResults:
+    """Results of closed experiments as they stand in the index, each parsed once, however many there are.
+
+    Used from several threads, where the worst is to parse one twice.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ListSummary | None]] = {}
+
+    def of(self, entry: Entry) -> ListSummary | None:
+        """The results of an entry; None: not known."""
+        known = self._known.get(entry.id)
+        if known is None or known[0] != entry.results:
+            known = self._known[entry.id] = entry.results, list_summary.parse(entry.results)
+        return known[1]
+
+    def keep_only(self, ids: Collection[str]) -> None:
+        """Drops those of experiments that are gone."""
+        if len(self._known) > len(ids):
+            self._known = {id: known for id, known in tuple(self._known.items()) if id in ids}
 
 
 async def _nothing(_: str) -> None:
@@ -124,12 +151,27 @@ async def back(request: Request) -> Response:
     form = await form_of(request)
     if "list" in form:
         query = form["list"][0] if _QUERY.fullmatch(form["list"][0]) else ""
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/?{query}".rstrip("?"), HTTPStatus.SEE_OTHER)
+        return redirect(request, f"/?{query}".rstrip("?"))
     rest = form.get("back", [""])[0]
     rest = rest if _REST.fullmatch(rest) else ""
     slash = "" if rest.startswith("?") or not rest else "/"
-    base = request.scope.get("root_path", "")
-    return RedirectResponse(f"{base}/experiments/{experiment_id(request)}{slash}{rest}", HTTPStatus.SEE_OTHER)
+    return to_experiment(request, f"{slash}{rest}")
+
+
+def redirect(request: Request, path: str) -> Response:
+    """A redirect to a path of the pages, which are below the prefix that the request has."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", HTTPStatus.SEE_OTHER)
+
+
+def to_experiment(request: Request, rest: str = "") -> Response:
+    """A redirect to the first page of the experiment in the path, or to another one of it: ``/trials/3``."""
+    return redirect(request, f"/experiments/{experiment_id(request)}{rest}")
+
+
+async def ask(request: Request, question: str, query: Query) -> dict[str, Any]:
+    """The answer to a question about the trials of the experiment in the path. Raises as `Analysis.ask`."""
+    answer = await context_of(request).analysis.ask(experiment_id(request), question, query)
+    return dict(json.loads(answer.text))
 
 
 def _rest(request: Request) -> str:

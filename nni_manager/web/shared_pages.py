@@ -84,8 +84,9 @@ class SharedPages:
             del self._making[address]
         if task.cancelled() or task.exception() is not None or task.result().status_code != HTTPStatus.OK:
             return
-        _tag(task.result())
-        self._pages[address] = _Page(task.result(), making.state or "", time.monotonic())
+        page = task.result()
+        page.headers["ETag"] = f'"{hashlib.blake2b(bytes(page.body), digest_size=8).hexdigest()}"'
+        self._pages[address] = _Page(page, making.state or "", time.monotonic())
         self._pages.move_to_end(address)
         while len(self._pages) > _MOST:
             self._pages.popitem(last=False)
@@ -126,10 +127,6 @@ def _address(request: Request) -> _Key:
     scope = request.scope
     path, query = str(scope["path"]), scope["query_string"].decode("latin-1")
     return scope.get("root_path", ""), path, query, reads_only(request), is_on_endpoint(request)
-
-
-def _tag(response: Response) -> None:
-    response.headers["ETag"] = f'"{hashlib.blake2b(bytes(response.body), digest_size=8).hexdigest()}"'
 
 
 def _unless_known(request: Request, response: Response) -> Response:

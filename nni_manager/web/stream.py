@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nni_manager.streams.event_stream import PAUSE_S, Part, event
-from nni_manager.web.experiment import progress
-from nni_manager.web.trial.log_tail import LogTail
+from nni_manager.web import shown_experiments
+from nni_manager.web.trial.log_page import LogTail
 
 if TYPE_CHECKING:
     from nni_manager.web.rendering import PagesContext
@@ -68,7 +68,7 @@ class States:
 
     async def _read(self, id: str) -> Part:
         is_over = self._context.service.at_work(id) is None
-        found = await progress.read(self._context, id)
+        found = await shown_experiments.read_progress(self._context, id)
         pause_ms = max(_CHART_PAUSE_MS, _CHART_PAUSE_A_READER_MS * self._readers.get(id, 0))
         told = found | {"closed": is_over, "chartPauseMs": pause_ms}
         return Part(text=event("state", json.dumps(told)), is_last=is_over)

@@ -282,6 +282,16 @@ class WebLease(Generic[A]):
         self._lease = await stack.enter_async_context(lease)
         self._stack = stack
 
+    async def enter_checked(self) -> None:
+        """Takes the lease, once the credential was accepted. Raises BadCredentials and PlatformUnavailable."""
+        await self.enter()
+        try:
+            assert self._lease is not None, "entered"
+            await self._lease.use()
+        except BaseException:
+            await self.leave()
+            raise
+
     async def leave(self) -> None:
         """Gives the lease back. Idempotent."""
         self._lease = None
@@ -345,12 +355,11 @@ class _WithoutQuery(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            record.args = tuple(_without_query(one) if isinstance(one, httpx.URL) else one for one in record.args)
+            record.args = tuple(
+                one.copy_with(query=None, username=None, password=None) if isinstance(one, httpx.URL) else one
+                for one in record.args
+            )
         return True
-
-
-def _without_query(url: httpx.URL) -> httpx.URL:
-    return url.copy_with(query=None, username=None, password=None)
 
 
 logging.getLogger("httpx").addFilter(_WithoutQuery())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -122,12 +122,7 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         self._lease.renew(self._credential(config))
 
     async def __aenter__(self) -> Self:
-        await self._lease.enter()
-        try:
-            await self._lease.call(_nothing)  # the credential is checked
-        except BaseException:
-            await self._lease.leave()
-            raise
+        await self._lease.enter_checked()
         self._folders.enter(self._made_storage())
         return self
 
@@ -168,5 +163,8 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         await self._folders.storage.remove_shared()
 
 
-async def _nothing(_account: ListingAccount) -> None:
-    """Makes no call; `WebLease.call` checks the credential in any case."""
+async def all_of(calls: Iterable[Awaitable[object]]) -> None:
+    """Awaits all of these calls, also after one has failed. Raises the first error."""
+    for error in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(error, BaseException):
+            raise error

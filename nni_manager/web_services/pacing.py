@@ -45,14 +45,9 @@ class Pacing:
 
     def reserve(self) -> float:
         """Counts a call that may be made now, and answers 0; else the seconds after which to ask again."""
-        now = self._now()
-        if now < self._not_before_s:
-            return self._not_before_s - now
-        full_s = max(self._full_s, now)
-        ahead_s = full_s + self._interval_s - now - self._burst * self._interval_s
-        if ahead_s > 1e-9:
-            return ahead_s
-        self._full_s = full_s + self._interval_s
+        if (wait_s := self.wait_s()) > 0:
+            return wait_s
+        self._full_s = max(self._full_s, self._now()) + self._interval_s
         return 0.0
 
     def back_off(self, seconds: float) -> None:

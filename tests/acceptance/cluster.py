@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nni_manager.platforms.scripted.runner import START_FILE, STARTED_FILE
+from nni_manager.platforms.scripted.launch import START_FILE, STARTED_FILE
 from tests.acceptance.runner_flood import Runner, environment
 from tests.live_daemon import Daemon
 

@@ -19,7 +19,7 @@ import yaml
 
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
 
 TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nni_manager.kubernetes.api.resource import PODS
+from nni_manager.kubernetes.api.names import PODS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster
 from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine

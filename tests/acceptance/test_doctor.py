@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nni_manager.config.daemon_settings.settings import TEMPORARY
+from nni_manager.config.settings import TEMPORARY
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, state_of
 from tests.live_daemon import processes_of
 

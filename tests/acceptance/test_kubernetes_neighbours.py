@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.kubernetes.api.resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
 from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, of
 from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.kubernetes.api.resource import PODS
+from nni_manager.kubernetes.api.names import PODS
 from tests.acceptance.kubernetes_cluster import CRDS, TFJOBS, FakeCluster, fake_cluster
 from tests.live_daemon import Daemon, picked
 

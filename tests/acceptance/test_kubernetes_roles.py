@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.api.names import PODS, Resource
 from tests.acceptance.kubernetes_cluster import BINDINGS, FRAMEWORKS, ROLES, FakeCluster, of
 from tests.live_daemon import Daemon, picked
 

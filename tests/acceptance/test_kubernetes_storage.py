@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.kubernetes.api.resource import CLAIMS
+from nni_manager.kubernetes.api.names import CLAIMS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster, fake_cluster
 from tests.live_daemon import Daemon, picked
 from tests.storage_places import folder_of

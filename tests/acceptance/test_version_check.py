@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.trial import reason_in_words
-from nni_manager.platforms.scripted.runner import ARCHIVE
+from nni_manager.platforms.scripted.launch import ARCHIVE
 from tests.acceptance import other_versions, user_views
 from tests.acceptance.cluster import Cluster, say
 from tests.acceptance.command_line import REPORT

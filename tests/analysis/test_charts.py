@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.analysis.answers import parallel, results
+from nni_manager.analysis.answers import parameters, results
 from nni_manager.analysis.questions import QUESTIONS
 from nni_manager.domain.trial import TrialStatus
 from tests.analysis.filled import Filled, filled
@@ -144,7 +144,7 @@ def test_parallel_coordinates_draw_the_best_last(mixed: Filled) -> None:
 
 
 def test_the_sample_of_lines_is_the_same_and_has_the_best(experiment: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "MOST_LINES", 10)
+    monkeypatch.setattr(parameters, "MOST_LINES", 10)
     for number in range(40):
         experiment.add({"rate": number / 40}, final=float(40 - number))
     first = settled(experiment, "parallel", "top=5&selected=7")["lines"]["number"]

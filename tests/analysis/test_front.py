@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from nni_manager.analysis import front as module
 from nni_manager.analysis.answers import pareto as answers
-from nni_manager.analysis.columns.growing import Floats, Integers, Mask
-from nni_manager.analysis.front import Front
+from nni_manager.analysis.answers import pareto as module
+from nni_manager.analysis.answers.pareto import Front
+from nni_manager.analysis.columns.column import Floats, Integers, Mask
 from nni_manager.domain.objectives import pareto
 from nni_manager.domain.objectives.goals import Worth, parse_constraint
 

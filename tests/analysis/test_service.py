@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nni_manager.analysis import process, worker
+from nni_manager.analysis import service, worker
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.service import Analysis
 from nni_manager.domain.errors import AnalysisUnavailable, InvalidInput, NotFound, StoreCorrupt
@@ -192,7 +192,7 @@ async def test_a_database_that_cannot_be_located_is_unavailable() -> None:
 
 
 async def test_a_program_that_cannot_be_started(experiment: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(service.sys, "executable", "/nowhere/python")
     async with analysing(experiment) as analysis:
         with pytest.raises(AnalysisUnavailable, match="cannot be started"):
             await total(analysis)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from nni_manager.api.runners import trial_listener
 from nni_manager.api.runners.trial_listener import BODY_LIMIT, TrialListener
-from nni_manager.api.runners.trial_room import MOST_BODIES, SMALL_BYTES, Room
+from nni_manager.api.runners.trial_posts import MOST_BODIES, SMALL_BYTES, Room
 from nni_manager.domain.errors import TooBusy
 from nni_manager.scheduler.experiments.attempt_reports import RunnerIdentity
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world

@@ -11,9 +11,8 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
-from nni_manager.api.access.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard
-from nni_manager.api.access.local_users import LocalUsers
-from nni_manager.api.access.token import SESSION_S, Sessions, Tokens
+from nni_manager.api.access.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard, LocalUsers
+from nni_manager.api.access.login import SESSION_S, Sessions, Tokens
 from nni_manager.api.application import create_application
 from tests.api.world import World, raw_get
 

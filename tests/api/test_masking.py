@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config.masking import mask
-from nni_manager.config.secrets import MASK
+from nni_manager.config.secrets import MASK, mask
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nni_manager.api.nni.growing_list import GrowingList, Room
-from nni_manager.api.nni.trials import TrialRows
+from nni_manager.api.nni.trials import GrowingList, Room, TrialRows
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import closed, experiment_folder
 from nni_manager.store import database as databases

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.api.nni import growing_list
-from nni_manager.api.nni.growing_list import GrowingList, ListResponse, Rows
-from nni_manager.api.nni.trials import MetricRows, TrialRows
+from nni_manager.api.nni import trials as nni_trials
+from nni_manager.api.nni.trials import GrowingList, ListResponse, MetricRows, Rows, TrialRows
 from nni_manager.domain.service import WaitCode
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import experiments, jobs, trials
@@ -89,7 +88,7 @@ class Life:
 def test_cached_list_is_always_complete(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, rows: Rows, seed: int
 ) -> None:
-    monkeypatch.setattr(growing_list, "_MOST_PIECES", 3)
+    monkeypatch.setattr(nni_trials, "_MOST_PIECES", 3)
     life, growing = Life(connection, seed), GrowingList(rows, end=nni_answers.END)
     for number in range(120):
         life.step()
@@ -117,7 +116,7 @@ def test_cached_items_are_not_assembled_again(connection: sqlite3.Connection) ->
 
 
 def test_cache_is_bounded(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing_list, "MOST_KEPT", 1)
+    monkeypatch.setattr(nni_trials, "MOST_KEPT", 1)
     growing = GrowingList(TrialRows("/f"), end=nni_answers.END)
     for number in range(3):
         add(connection, f"t{number:04}", number)

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from nni_manager.api import metrics
 from nni_manager.api.application import create_application
-from nni_manager.api.metrics import exposition, prometheus
 from nni_manager.api.runners import trial_listener
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.trial import TrialStatus
@@ -57,7 +57,7 @@ async def scrape(api: httpx.AsyncClient) -> Samples:
 
 
 def test_a_family_without_samples_is_left_out() -> None:
-    assert exposition.text([exposition.gauges("some", "Some.", ["a"], [])]) == b""
+    assert metrics.text([metrics.gauges("some", "Some.", ["a"], [])]) == b""
 
 
 # The content
@@ -103,7 +103,7 @@ async def test_only_open_experiments_have_labels(world: World, api: httpx.AsyncC
 async def test_the_oldest_of_many_are_left_out(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prometheus, "MOST_EXPERIMENTS", 2)
+    monkeypatch.setattr(metrics, "MOST_EXPERIMENTS", 2)
     ids = [(await api.post("/api/v1/experiments", json=world.config())).json()["id"] for _ in range(3)]
     shown = {dict(labels)["experiment"] for name, labels in await scrape(api) if name == "nni_manager_trials"}
     assert shown == set(ids[1:])

@@ -22,12 +22,12 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.analysis.service import Analysis
-from nni_manager.api.access.local_users import PEER
+from nni_manager.api.access.guard import PEER
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config import admission, experiment_file
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.experiment import ExperimentStatus, Hold
@@ -53,8 +53,8 @@ from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, metrics, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
+from nni_manager.web import report
 from nni_manager.web.rendering import PagesContext
-from nni_manager.web.report import report
 from tests.scheduler.fake_endpoints import FakeEndpoints
 from tests.scheduler.fake_listener import FakeListener
 from tests.store.life import add_with

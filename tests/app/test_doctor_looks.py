@@ -22,8 +22,8 @@ from nni_manager.app.doctor import config_file, data_directory, examination, ins
 from nni_manager.app.doctor import keeper as keeper_look
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, ok
 from nni_manager.config import registered_algorithms
-from nni_manager.config.daemon_settings.settings import Settings
 from nni_manager.config.registered_algorithms import Registered
+from nni_manager.config.settings import Settings
 from nni_manager.domain.algorithm import Algorithm, Catalogue
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.lock_holder import Holder

@@ -18,7 +18,7 @@ from nni_manager.app.listening.endpoint_application import EndpointParts
 from nni_manager.app.listening.endpoints import EndpointSockets
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import reserve
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.endpoint import DEFAULT_PORT, Endpoint, EndpointWish
 from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput
 from tests.app.foreign_port import free_port, listening

@@ -18,7 +18,7 @@ from nni_manager.app.listening.ports import (
     reserve,
     reserve_in_thread,
 )
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 from tests.app.foreign_port import free_port, listening
 

@@ -24,7 +24,7 @@ NOT_YET = {
     "psutil",
     "requests",
     "yaml",
-    "nni_manager.api.metrics.prometheus",
+    "nni_manager.api.metrics",
     "nni_manager.config.reading.yaml_reader",
     "nni_manager.platforms",
     "nni_manager.tuners.optuna_tpe",

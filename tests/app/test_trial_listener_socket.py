@@ -19,7 +19,7 @@ from nni_manager.app.listening import trial_listener
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import reserve
 from nni_manager.app.listening.trial_listener import TrialListenerSocket
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
 from tests.app.foreign_port import free_port, listening, listening_at

@@ -13,7 +13,7 @@ from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome
 from nni_manager.app.listening import trial_tls
 from nni_manager.app.listening.trial_listener import TrialListenerSocket
 from nni_manager.app.listening.trial_tls import TrialTls
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings

@@ -41,7 +41,7 @@ IN_PROGRAMS = {"pandas": "a table of trials", "rich": "a bar", "tqdm": "a bar"}
 WITH_EXTRAS = {
     "nni_manager/kubernetes": "kubernetes",
     "nni_manager/machines/ssh": "ssh",
-    "nni_manager/kubernetes/jobs/shared_objects.py": "azure",
+    "nni_manager/kubernetes/jobs/storage.py": "azure",
     "nni_manager/platform_kit/testing": "testing",
     "nni_manager/programs": "programs",
     **{f"nni_manager/tuners/models/{name}.py": "gp" for name in ("model_search", "gp", "smac")},

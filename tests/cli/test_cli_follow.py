@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from fake_manager import FakeManager, state
 
-from nni_manager.cli.experiment.wait_for_end import follow
-from nni_manager.client.errors import Unreachable
+from nni_manager.cli.experiment.watch import follow
+from nni_manager.client.connection import Unreachable
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.programs.progress import Progress
 from nni_manager.programs.waiting import StateFeed, StreamEnded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.cli.output.table import plain as table
-from nni_manager.cli.output.values import facts
+from nni_manager.cli.output import facts
+from nni_manager.cli.output import plain_table as table
 from nni_manager.client.formats import cut, duration, number
 
 pytestmark = pytest.mark.unit

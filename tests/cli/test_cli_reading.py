@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from fake_manager import FakeManager, state, trial
 
-from nni_manager.cli.experiment import top
+from nni_manager.cli.experiment import watch
 
 pytestmark = pytest.mark.unit
 
@@ -158,7 +158,7 @@ def test_top_redraws_until_it_is_interrupted(
         if next(pauses, KeyboardInterrupt) is KeyboardInterrupt:
             raise KeyboardInterrupt
 
-    top._redraw(lambda: next(pictures), pause)
+    watch._redraw(lambda: next(pictures), pause)
     written = capsys.readouterr().out
     first, second = written.split("\x1b[H\x1b[J")[1:]
     assert first == "first"
@@ -172,7 +172,7 @@ def test_top_gives_the_screen_back_when_the_daemon_goes_away(capsys: pytest.Capt
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        top._redraw(gone, lambda: None)
+        watch._redraw(gone, lambda: None)
     assert capsys.readouterr().out.endswith("\x1b[?1049l")
 
 

@@ -17,8 +17,8 @@ from fake_manager import FakeManager, state
 
 from nni_manager import __version__
 from nni_manager.cli.main import nnictl as group
-from nni_manager.client.chosen_daemon import ChosenDaemon, connect
-from nni_manager.client.errors import AccessRefused, Unreachable
+from nni_manager.client.caller import ChosenDaemon, connect
+from nni_manager.client.connection import AccessRefused, Unreachable
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 
 pytestmark = pytest.mark.acceptance

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 import nni_manager.app
 from nni_manager.cli.main import nni_manager as group
 from nni_manager.client import caller
-from nni_manager.config.daemon_settings import settings
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config import settings
 from nni_manager.config.sections.experiment_model import LogLevel
+from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned
 
 pytestmark = pytest.mark.unit

@@ -9,11 +9,10 @@ import pytest
 from click.testing import Result
 from fake_manager import FakeManager, state, trial
 
+from nni_manager.cli import output
 from nni_manager.cli.main import nnictl as group
-from nni_manager.cli.output import terminal
-from nni_manager.cli.output.table import Column, layout
-from nni_manager.cli.output.values import facts, wrapped
-from nni_manager.cli.trial import trial_table
+from nni_manager.cli.output import Column, facts, layout, wrapped
+from nni_manager.cli.trial import commands
 
 pytestmark = pytest.mark.unit
 
@@ -74,10 +73,10 @@ TRIALS = [
 
 
 def test_a_column_for_each_parameter() -> None:
-    wide = trial_table.text(TRIALS, None).splitlines()
+    wide = commands.table_text(TRIALS, None).splitlines()
     assert wide[0].split() == ["NO", "ID", "STATUS", "RESULT", "TIME", "learning_rate", "units", "kind", "WHERE", "WHY"]
     assert wide[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.123457", "0:01:05", "0.0123457", "128", "relu", "local"]
-    narrow = trial_table.text(TRIALS, 66).splitlines()
+    narrow = commands.table_text(TRIALS, 66).splitlines()
     assert max(map(len, narrow)) <= 66 and "0.01235" in narrow[1] and "1e-07" in narrow[2]
     assert narrow[3] == "    its command failed, exit code 1 (USER_CODE)"
     assert "WHERE" not in narrow[0], "all ran in the same place"
@@ -85,13 +84,13 @@ def test_a_column_for_each_parameter() -> None:
 
 def test_parameters_for_which_there_is_no_room_are_named() -> None:
     many = [trial("aaaaa", 0, parameters={f"parameter_{number}": 0.123456789 for number in range(9)})]
-    lines = trial_table.text(many, 80).splitlines()
+    lines = commands.table_text(many, 80).splitlines()
     assert max(map(len, lines[:-1])) <= 80 and "parameter_8" in lines[-1] and "--json" in lines[-1]
 
 
 def test_nested_choices_and_odd_parameters() -> None:
     nested = {"optimizer": {"_name": "Adam", "lr": 0.5, "amsgrad": True}, "layers": [1, 2], "none": None}
-    lines = trial_table.text([trial("aaaaa", 0, parameters=nested), trial("bbbbb", 1, parameters=[1])], None)
+    lines = commands.table_text([trial("aaaaa", 0, parameters=nested), trial("bbbbb", 1, parameters=[1])], None)
     header, first, second = (line.split("  ") for line in lines.splitlines())
     shown = {text.strip() for text in header}
     assert {"optimizer", "optimizer.lr", "optimizer.amsgrad", "layers", "none", "PARAMETERS"} <= shown
@@ -110,13 +109,13 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_colours_are_for_terminals_that_want_them(on_a_terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert terminal.coloured_status("FAILED  ") == click.style("FAILED  ", fg="red")
-    assert terminal.coloured_status("DONE: the limit") == click.style("DONE: the limit", fg="green")
-    assert terminal.coloured_status("WAITING") == "WAITING" and terminal.heading("ID") == click.style("ID", bold=True)
+    assert output.coloured_status("FAILED  ") == click.style("FAILED  ", fg="red")
+    assert output.coloured_status("DONE: the limit") == click.style("DONE: the limit", fg="green")
+    assert output.coloured_status("WAITING") == "WAITING" and output.heading("ID") == click.style("ID", bold=True)
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
-            assert terminal.coloured_status("FAILED") == "FAILED" and terminal.heading("ID") == "ID"
+            assert output.coloured_status("FAILED") == "FAILED" and output.heading("ID") == "ID"
 
 
 def test_a_pipe_has_no_colours(nnictl: Callable[..., Result], manager: FakeManager) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.cli.trial import download
+from nni_manager.cli.trial import log
 
 pytestmark = pytest.mark.unit
 
@@ -25,5 +25,5 @@ def test_link_planted_in_place_of_a_draft_is_not_followed(tmp_path: Path) -> Non
     private, target = tmp_path / "private", tmp_path / "model.pt"
     private.write_text("mine")
     (tmp_path / ".model.pt.part").symlink_to(private)
-    download._bring(_Manager(), "exp", "trial", "model.pt", 1, target)  # type: ignore[arg-type]
+    log._bring(_Manager(), "exp", "trial", "model.pt", 1, target)  # type: ignore[arg-type]
     assert (private.read_text(), target.read_bytes(), target.is_symlink()) == ("mine", b"weights", False)

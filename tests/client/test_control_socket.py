@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.client import control_socket
+from nni_manager.client import address
 from tests.other_user import NOBODY, command
 
 pytestmark = pytest.mark.unit
@@ -34,8 +34,8 @@ def _listening(path: Path) -> Iterator[socket.socket]:
 
 
 def _connect(path: Path, owner: int = os.geteuid()) -> int:
-    with control_socket.connect(str(path), owner, 5) as connected:
-        return control_socket.peer_uid(connected)
+    with address.connect_to(str(path), owner, 5) as connected:
+        return address.peer_uid(connected)
 
 
 def test_our_own_daemon_is_reached(folder: Path) -> None:

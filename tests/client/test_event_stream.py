@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nni_manager.client.address import Address
-from nni_manager.client.connection import read_events
-from nni_manager.client.errors import Unreachable
+from nni_manager.client.connection import Unreachable, read_events
 from nni_manager.client.manager_client import ManagerClient
 
 pytestmark = pytest.mark.unit

@@ -16,8 +16,7 @@ import pytest
 from nni_manager.api.application import create_application
 from nni_manager.client import manager_client
 from nni_manager.client.address import Address
-from nni_manager.client.connection import Answer, Request
-from nni_manager.client.errors import AccessRefused, Unreachable, from_answer
+from nni_manager.client.connection import AccessRefused, Answer, Request, Unreachable, _error_of
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from tests.api.listeners import tcp_listener
@@ -163,7 +162,7 @@ def test_a_silent_daemon_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'{"detail": 1}'])
 def test_an_answer_without_a_sentence_is_still_an_error(body: bytes) -> None:
-    error = from_answer(500, body)
+    error = _error_of(500, body)
     assert type(error) is NniManagerError and "status 500" in str(error)
 
 

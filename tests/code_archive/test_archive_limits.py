@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from code_directories import grow, packed_files
 
-from nni_manager.code_archive import MOST_BYTES, MOST_FILES, limits, pack, packing
+from nni_manager.code_archive import MOST_BYTES, MOST_FILES, pack, packing, walk
 from nni_manager.domain.errors import InvalidInput
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
@@ -65,7 +65,7 @@ def test_ignored_files_do_not_count(tmp_path: Path) -> None:
 
 
 def test_bytes_are_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_BYTES", 3 * MB)
+    monkeypatch.setattr(walk, "MOST_BYTES", 3 * MB)
     code = grow(tmp_path / "code", {"link": "->a"})
     sized(code / "a", 2 * MB)
     sized(code / "b", 1 * MB)
@@ -94,13 +94,13 @@ def test_refusal_names_the_biggest_folder_below_half(tmp_path: Path) -> None:
 
 
 def test_counting_stops_when_it_is_far_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_FILES", 10)
-    monkeypatch.setattr(limits, "FAR_TOO_MANY", 50)
+    monkeypatch.setattr(walk, "MOST_FILES", 10)
+    monkeypatch.setattr(walk, "FAR_TOO_MANY", 50)
     code = grow(tmp_path / "code", {**files("a", 5), **files("data", 500), **files("never/counted", 500)})
     assert "has 50 files and more, most of it in 'data', but at most 10 files" in refusal(code)
 
 
 def test_too_many_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "FAR_TOO_MANY", 50)
+    monkeypatch.setattr(walk, "FAR_TOO_MANY", 50)
     code = grow(tmp_path / "code", {f"deep/{number}/x": None for number in range(60)})
     assert "has 50 folders and more, most of it in 'deep'" in refusal(code)

@@ -14,8 +14,7 @@ import pytest
 from code_directories import content, grow, members, packed_files
 
 from nni_manager.code_archive import pack, packing
-from nni_manager.code_archive.listing import Listing
-from nni_manager.code_archive.tree import Changed, Tree
+from nni_manager.code_archive.tree import Changed, Listing, Tree
 from nni_manager.domain.errors import InvalidInput
 
 pytestmark = pytest.mark.unit

@@ -14,6 +14,7 @@ from nni_manager.cli.main import nnictl
 from nni_manager.config import admission, experiment_file
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.experiments import preflight
+from nni_manager.scheduler.experiments.submission import Submission
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +48,7 @@ async def test_plan_refuses_code_that_cannot_be_packed(file: Path, tmp_path: Pat
     spec = experiment_file.read_file(file, tmp_path, {}).spec
     nothing_is_asked: Any = None
     with pytest.raises(InvalidInput, match=TOO_LARGE):
-        await preflight.plan_jobs(spec, {}, "exp1", nothing_is_asked)
+        await preflight.plan_jobs(Submission(spec=spec), nothing_is_asked)
 
 
 def test_ignored_files_are_not_measured(file: Path, tmp_path: Path) -> None:

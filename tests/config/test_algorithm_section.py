@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from nni_manager.config.algorithms import arguments_model
 from nni_manager.config.experiment_file import from_canonical
+from nni_manager.config.sections.algorithm_section import arguments_model
 from nni_manager.config.sections.model_fields import fields_of, models_in
 from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config import code_paths
+from nni_manager.config import experiment_file
 
 pytestmark = pytest.mark.unit
 
@@ -26,16 +26,20 @@ def config(code: str, section: Any) -> dict[str, Any]:
 def test_folder_inside_the_old_one_moves(code: str) -> None:
     section = [{"platform": "local", "trialCodeDirectory": f"/old{code}"}, {"platform": "other"}]
     moved = [{"platform": "local", "trialCodeDirectory": f"/new/er{code}"}, {"platform": "other"}]
-    assert code_paths.move(config(f"/old{code}", section), "/old", "/new/er") == config(f"/new/er{code}", moved)
-    assert code_paths.move(config(f"/old{code}", section[0]), "/old", "/new/er")["trainingService"] == moved[0]
+    assert experiment_file.move_code(config(f"/old{code}", section), "/old", "/new/er") == config(
+        f"/new/er{code}", moved
+    )
+    assert (
+        experiment_file.move_code(config(f"/old{code}", section[0]), "/old", "/new/er")["trainingService"] == moved[0]
+    )
 
 
 @pytest.mark.parametrize("code", ["/older", "/somewhere/old", "/"])
 def test_folder_elsewhere_stays(code: str) -> None:
     before = config(code, {"platform": "local", "trialCodeDirectory": code})
-    assert code_paths.move(before, "/old", "/new") == before
+    assert experiment_file.move_code(before, "/old", "/new") == before
 
 
 def test_null_section_of_nni_stays_null() -> None:
     before = {"trialCodeDirectory": None, "tuner": {"codeDirectory": None}, "assessor": None, "trainingService": None}
-    assert code_paths.move(before, "/old", "/new") == before
+    assert experiment_file.move_code(before, "/old", "/new") == before

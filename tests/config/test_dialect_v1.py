@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.config.dialects import for_nni
+from nni_manager.config.dialects import dialect_v1
 from nni_manager.config.experiment_file import convert_file, load, load_file
 from nni_manager.config.sections.experiment_model import FIELDS
 from nni_manager.domain.errors import ConfigInvalid, Problem
@@ -207,7 +207,7 @@ def test_field_without_effect_is_named(tmp_path: Path, folder: Path) -> None:
 
 def test_conversion_prints_only_fields_of_nni() -> None:
     """Each field of ours, also one that is new: NNI's loader refuses a file that has it."""
-    assert set(for_nni.for_nni(dict.fromkeys(FIELDS), [])) == NNI_FIELDS
+    assert set(dialect_v1.for_nni(dict.fromkeys(FIELDS), [])) == NNI_FIELDS
 
 
 def test_fields_unknown_to_nni_are_named(folder: Path) -> None:

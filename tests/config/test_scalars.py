@@ -10,6 +10,7 @@ from nni_manager.config.reading.scalars import (
     duration,
     gpu_indices,
     memory_mb,
+    python_version,
     seconds,
     whole_number,
     whole_seconds,
@@ -32,6 +33,7 @@ GOOD: list[tuple[Parse, object, object]] = [
     (seconds, 1.5, 1.5),
     (duration, "90S", "90S"),
     (duration, 12, 12),
+    (python_version, " 3.11 ", "3.11"),
     (memory_mb, "8GB", 8192),
     (memory_mb, "2gb", 2048),
     (memory_mb, "8192mb", 8192),
@@ -53,6 +55,7 @@ BAD: list[tuple[Parse, object]] = [
     *((duration, raw) for raw in (0, "0s", 0.0, -1)),
     *((memory_mb, raw) for raw in ("8 potatoes", "4gg", "8", "", 0, -1, True, 1.5, None, "0gb")),
     *((gpu_indices, raw) for raw in ([], "", ",", "0,", "a", [0, 0], "1,1", [-1], -1, True, [1.0], ["0"], None, {})),
+    *((python_version, raw) for raw in (3.11, 3, "3", "3.", "2.7", "3.11.7", "python3.11", "", None)),
     *((whole_number(1, 5), raw) for raw in (0, 6, True, "3", 3.0, None)),
 ]
 

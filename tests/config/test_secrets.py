@@ -10,7 +10,7 @@ import yaml
 
 from nni_manager.config import credentials
 from nni_manager.config.experiment_file import ParsedConfig, from_canonical, read
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.config.daemon_settings.settings import Settings, load, runtime_directory
+from nni_manager.config.settings import Settings, load, runtime_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 
 pytestmark = pytest.mark.unit

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config.reading import document, yaml_parser, yaml_process
+from nni_manager.config.reading import document, yaml_reader
 from nni_manager.config.reading.document import MAX_DEPTH, Patience, Unreadable
 from nni_manager.config.reading.source import LARGE_CHARACTERS
-from nni_manager.config.reading.yaml_parser import parse_here
-from nni_manager.config.reading.yaml_reader import parse
+from nni_manager.config.reading.yaml_reader import parse, parse_here
 
 pytestmark = pytest.mark.unit
 
@@ -171,7 +170,7 @@ def test_json_escapes_characters_in_halves(text: str) -> None:
 
 def test_merged_values_count_towards_the_limit_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of many small mappings may merge a large one: the work is refused, not only what comes of it."""
-    monkeypatch.setattr(yaml_parser, "MAX_VALUES", 5_000)
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 5_000)
     large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
     with pytest.raises(Unreadable, match="holds more than") as refused:
         parse(large + "b:\n" + "- {<<: *a}\n" * 1_000)
@@ -179,7 +178,7 @@ def test_merged_values_count_towards_the_limit_early(monkeypatch: pytest.MonkeyP
 
 
 def test_overridden_merged_values_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_parser, "MAX_VALUES", 5_000)
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 5_000)
     large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
     with pytest.raises(Unreadable, match="holds more than"):
         parse(large + "b:\n" + "  <<: *a\n" * 5)
@@ -217,7 +216,7 @@ def test_a_large_text_is_refused_as_a_small_one_is(text: str, line: int) -> None
 
 def test_a_text_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As what the YAML library may do for minutes, where nothing can be asked to end."""
-    monkeypatch.setattr(yaml_process, "LIMIT_S", 1)
+    monkeypatch.setattr(yaml_reader, "LIMIT_S", 1)
     _library(monkeypatch, tmp_path, "pass")
     with pytest.raises(Unreadable, match="takes longer than 1 s"):
         parse(PADDING)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.config.daemon_settings import settings
+from nni_manager.config import settings
 from nni_manager.config.sections.experiment_model import FIELDS
 from nni_manager.platform_kit import registry
 

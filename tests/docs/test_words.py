@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from nni_manager.config.daemon_settings import settings
+from nni_manager.config import settings
 from nni_manager.domain import errors
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode

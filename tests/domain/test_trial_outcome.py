@@ -20,6 +20,7 @@ from nni_manager.domain.trial import (
     outcome,
     reason_in_words,
 )
+from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
 
@@ -33,6 +34,7 @@ REMOVED = Observation(state=JobState.CANCELLED)
 LOST = Observation(state=JobState.LOST)
 REFUSED = Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message="no such queue")
 UNSTARTED = Observation(state=JobState.FAILED, exit_code=126, cause=Reason.RUNNER_FAILED, message="no such folder")
+OTHER_PYTHON = f"a warning\n{protocol.OTHER_PYTHON_MARK}3.11, and this is Python 3.9 (/usr/bin/python3): put it …\n"
 MISMATCH = Observation(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message="trial runs 0.5, manager 0.6")
 
 EVIDENCE = {
@@ -152,6 +154,7 @@ def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evide
         (Observation(state=JobState.FAILED, stderr_tail="what():  std::bad_alloc"), "OUT_OF_MEMORY"),
         (Observation(state=JobState.FAILED, stderr_tail="torch.OutOfMemoryError: CUDA out of…"), "GPU_OUT_OF_MEMORY"),
         (Observation(state=JobState.FAILED, stderr_tail="CUDA_ERROR_OUT_OF_MEMORY: out"), "GPU_OUT_OF_MEMORY"),
+        (Observation(state=JobState.FAILED, stderr_tail=OTHER_PYTHON), "OTHER_PYTHON"),
         (Observation(state=JobState.FAILED, cause=Reason.OUT_OF_MEMORY), "OUT_OF_MEMORY"),
         (Observation(state=JobState.FAILED, native_reason="OOMKilled"), "USER_CODE"),
         (replace(GPU_MEMORY, cause=Reason.OUT_OF_MEMORY), "GPU_OUT_OF_MEMORY"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.kubernetes.observing.event_index import EventIndex, about
+from nni_manager.kubernetes.observing.following import EventIndex, about
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from azure.core.exceptions import (
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.kubernetes.fields import AzureStorage
-from nni_manager.kubernetes.jobs.shared_objects import account_key
+from nni_manager.kubernetes.jobs.storage import account_key
 
 pytestmark = pytest.mark.unit
 

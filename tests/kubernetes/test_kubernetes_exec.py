@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from nni_manager.kubernetes.api.client import Refusal
-from nni_manager.kubernetes.observing import reading
-from tests.kubernetes.test_kubernetes_lost_posts import World, pod
+from nni_manager.kubernetes.observing import followed_jobs
+from tests.kubernetes.test_kubernetes_lost_posts import pod
 
 pytestmark = pytest.mark.unit
 
@@ -31,21 +30,14 @@ class Cluster:
         self.token = "second"
 
 
-class Service:
-    """What is asked of it at the beginning."""
-
-    record = note_chosen = None
-
-
-async def test_a_revoked_token_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_revoked_token_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def execute(client: Any, *_: Any) -> bytes:
         if client == "first":
             raise Refusal(status=401, reason="Unauthorized", message="")
         return b"done"
 
-    monkeypatch.setattr(reading, "execute", execute)
-    found = reading._FromPods(cast(Any, Service()), cast(Any, Cluster()), World(tmp_path).host(), sends_code=True)
-    assert await found._execute(pod("u"), "read", _nothing()) == b"done"
+    monkeypatch.setattr(followed_jobs, "execute", execute)
+    assert await followed_jobs._execute(cast(Any, Cluster()), pod("u"), "read", _nothing()) == b"done"
 
 
 async def _nothing() -> AsyncIterator[bytes]:

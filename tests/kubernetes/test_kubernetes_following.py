@@ -12,8 +12,7 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobState
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.informer import Informer
-from nni_manager.kubernetes.api.names import JOB
-from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.api.names import EVENTS, JOB, PODS, Resource
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.kubernetes.observing.following import Following
 

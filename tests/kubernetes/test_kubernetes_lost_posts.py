@@ -97,7 +97,7 @@ async def followed(tmp_path: Path) -> AsyncIterator[World]:
     channel = ExecChannel(world.host(), world.execute, _no_record, lambda chosen: None, sends_code=True)
     spec: JobSpec = draft.spec()
     memory = JobMemory(job_name=spec.name, name="j", uid="u", container="main", pods={"j-worker-0": pod("u")})
-    channel.follow(memory, tmp_path / "logs")
+    channel.follow(memory, str(tmp_path / "logs"))
 
     def replace(uid: str) -> None:
         memory.pods = {"j-worker-0": pod(uid)}

@@ -12,7 +12,7 @@ import pytest
 
 from nni_manager.kubernetes.api.client import Object, Query
 from nni_manager.kubernetes.api.informer import Informer
-from nni_manager.kubernetes.api.resource import PODS
+from nni_manager.kubernetes.api.names import PODS
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 

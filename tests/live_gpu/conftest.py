@@ -10,7 +10,7 @@ import pytest
 
 from tests.live_daemon import Daemon, running_daemon
 from tests.live_gpu.journal import Journal
-from trial_runner.gpu_probe.nvml import Nvml, NvmlAbsent, NvmlFailed
+from trial_runner.gpu_probe import Nvml, NvmlAbsent, NvmlFailed
 
 TRIAL = Path(__file__).with_name("hold_card.py")
 

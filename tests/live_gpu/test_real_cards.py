@@ -18,8 +18,8 @@ from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon
 from tests.live_gpu.conftest import TRIAL
 from tests.live_gpu.journal import Journal
-from trial_runner.gpu_probe import nvidia_smi
-from trial_runner.gpu_probe.nvml import Nvml
+from trial_runner import gpu_probe
+from trial_runner.gpu_probe import Nvml
 
 pytestmark = [pytest.mark.live_gpu, pytest.mark.timeout(240)]
 
@@ -65,7 +65,7 @@ def test_driver_and_nvidia_smi_tell_the_same(cards: list[Json]) -> None:
     nvml = Nvml()
     by_library = {card["uuid"]: (card["index"], card["name"], card["memory_bytes"]) for card in nvml.cards()}
     nvml.close()
-    by_command = {card["uuid"]: (card["index"], card["name"]) for card in nvidia_smi.cards()}
+    by_command = {card["uuid"]: (card["index"], card["name"]) for card in gpu_probe.cards_by_program()}
     assert by_command == {uuid: told[:2] for uuid, told in by_library.items()}
     assert {card["uuid"] for card in cards} <= by_library.keys()
 

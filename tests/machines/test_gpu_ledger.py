@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.machines import placement_reasons
+from nni_manager.machines import placement
 from nni_manager.machines.gpu_machines import demand_of, gpu_environment, gpu_findings
 from nni_manager.machines.gpu_sample import Card, Foreign, GpuSample, in_words
 from nni_manager.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
@@ -45,11 +45,11 @@ def test_nothing_is_granted_before_the_gpus_were_read_or_while_they_cannot_be() 
     ledger = MachineLedger("m", has_gpus=True)
     ledger.read({})
     assert ledger.reserve("j", ONE) is None
-    assert placement_reasons.sentence(ledger, ONE) == "the GPUs of m have not been read yet"
+    assert placement.why_no_place(ledger, ONE) == "the GPUs of m have not been read yet"
     ledger.note_reading(GpuSample(cards=(card(0),)))
     ledger.note_reading(GpuSample(cards=(), error="the driver hangs"))
     assert ledger.reserve("j", ONE) is None
-    assert placement_reasons.sentence(ledger, ONE) == "the GPUs of m cannot be read: the driver hangs"
+    assert placement.why_no_place(ledger, ONE) == "the GPUs of m cannot be read: the driver hangs"
     assert ledger.reserve("j", Demand(count=0)) is not None, "a broken probe does not block jobs without GPUs"
 
 
@@ -77,7 +77,7 @@ def test_used_memory_above_the_demand_counts() -> None:
     ledger.reserve("greedy", four)
     ledger.note_reading(GpuSample(cards=(card(0, used_by_job={"greedy": 13 * GIB}),)))
     assert ledger.fitting(four) == []
-    assert placement_reasons.sentence(ledger, four) == "gpu 0 on hostA has 3 GiB free of the 4 GiB that a trial needs"
+    assert placement.why_no_place(ledger, four) == "gpu 0 on hostA has 3 GiB free of the 4 GiB that a trial needs"
 
 
 def test_a_card_keeps_its_jobs_when_the_driver_counts_anew() -> None:
@@ -151,19 +151,19 @@ def test_the_machine_with_most_room_first_then_the_one_with_fewest_jobs() -> Non
     ],
 )
 def test_reasons_for_no_gpu(cards: tuple[Card, ...], demand: Demand, sentence: str) -> None:
-    assert placement_reasons.sentence(machine(*cards), demand) == sentence
+    assert placement.why_no_place(machine(*cards), demand) == sentence
 
 
 def test_reason_names_the_jobs_on_a_gpu() -> None:
     ledger = machine(card(0))
     ledger.reserve("nni_exp_e_trial_t", ONE)
-    assert placement_reasons.sentence(ledger, ONE) == "gpu 0 on hostA has nni_exp_e_trial_t"
+    assert placement.why_no_place(ledger, ONE) == "gpu 0 on hostA has nni_exp_e_trial_t"
     shared = machine(card(0))
     for name in ("a", "b"):
         shared.reserve(name, Demand(count=1, share=2))
-    sentence = placement_reasons.sentence(shared, Demand(count=1, share=3))
+    sentence = placement.why_no_place(shared, Demand(count=1, share=3))
     assert sentence == "gpu 0 on hostA has 2 of at most 2 trials: a, b"
-    assert placement_reasons.details(shared, ONE) == {"0": {"jobs": ["a", "b"], "processes": [], "limit": 2}}
+    assert placement.on_places(shared, ONE) == {"0": {"jobs": ["a", "b"], "processes": [], "limit": 2}}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.platform_kit.checkpoints import copy_from
+from nni_manager.platform_kit.payload import copy_from
 
 pytestmark = pytest.mark.unit
 

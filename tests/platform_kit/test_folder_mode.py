@@ -6,8 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from nni_manager.kubernetes.fields import NfsStorage, PvcStorage
-from nni_manager.kubernetes.jobs import storage
-from nni_manager.platform_kit.folder_mode import number
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig
 
 pytestmark = pytest.mark.unit
@@ -25,9 +24,7 @@ pytestmark = pytest.mark.unit
 )
 def test_mode_as_yaml_reads_it(written: object, mode: int) -> None:
     section = PvcStorage.model_validate({"storageType": "pvc", "path": "/mnt", "mode": written})
-    assert number(section.mode) == mode
-    config = FrameworkcontrollerConfig(storage=section)
-    assert storage.folder_mode(config) == mode
+    assert folder_mode(section.mode) == mode
 
 
 def test_mode_that_lets_others_write_is_refused() -> None:
@@ -36,4 +33,4 @@ def test_mode_that_lets_others_write_is_refused() -> None:
 
 
 def test_default_mode() -> None:
-    assert storage.folder_mode(FrameworkcontrollerConfig()) == 0o711
+    assert FrameworkcontrollerConfig().pod_storage is None and folder_mode(None) == 0o711

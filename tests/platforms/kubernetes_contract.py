@@ -7,8 +7,7 @@ from pathlib import Path
 
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.testing import PlatformContract, World
-from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
-from nni_manager.platform_kit.testing.observing import running, seen, unavailable
+from nni_manager.platform_kit.testing.observing import leftovers, new_leftovers, running, seen, unavailable
 
 #: Seconds that the scheduler gives an adapter to leave.
 _EXIT_S = 10.0

@@ -13,7 +13,7 @@ import respx
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.platforms.aml.account import AmlAccount
-from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.assets import Blobs
 from nni_manager.platforms.dlts.account import DltsAccount
 from nni_manager.platforms.openpai.account import OpenpaiAccount
 from nni_manager.web_services.account import Refused

@@ -17,7 +17,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.informer import Informer
-from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.api.names import EVENTS, PODS, Resource
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.kubernetes.observing.following import Following
 from nni_manager.platforms.adl import states as adl

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.client.errors import Unreachable
+from nni_manager.client.connection import Unreachable
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs import following, stream_ends
 from nni_manager.programs.asynchronous import AsyncExperiment

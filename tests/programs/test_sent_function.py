@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -21,6 +21,7 @@ import trial_runner
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.programs import pickled_names, plain_function, sent_function
 from nni_manager.programs.experiment import Experiment
+from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
@@ -46,6 +47,7 @@ def empty(tmp_path: Path) -> Path:
     return folder
 
 
+OWN_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 STAND_IN = Path(trial_runner.__file__).parent / "stand_in"
 
 
@@ -99,11 +101,8 @@ def test_code_comes_first_and_nothing_of_the_path_is_lost(
     assert found[-1]["value"] == 8
 
 
-@pytest.mark.parametrize(("manager", "is_here"), [(None, True), ("http://gpu-box:8080", False)])
-def test_trials_of_a_manager_elsewhere_are_told_of_no_file_of_this_machine(
-    monkeypatch: pytest.MonkeyPatch, manager: str | None, is_here: bool
-) -> None:
-    """``local`` is the manager's machine then."""
+def asked_for(monkeypatch: pytest.MonkeyPatch, function: Callable[[Any], Any], **fields: Any) -> dict[str, Any]:
+    """The experiment file that `optimize` makes."""
     asked: list[dict[str, Any]] = []
 
     class Asked(Experiment):
@@ -114,9 +113,38 @@ def test_trials_of_a_manager_elsewhere_are_told_of_no_file_of_this_machine(
     optimize = importlib.import_module("nni_manager.programs.optimize")
     monkeypatch.setattr(optimize, "Experiment", Asked)
     with pytest.raises(NotFound):
-        optimize.optimize(math.hypot, {}, trials=1, manager=manager)
-    assert (sys.executable in asked[0]["trialCommand"]) is is_here
-    assert asked[0]["trialCommand"].startswith("python3 -m nni_call ") is not is_here
+        optimize.optimize(function, {}, trials=1, **fields)
+    return asked[0]
+
+
+@pytest.mark.parametrize(("manager", "is_here"), [(None, True), ("http://gpu-box:8080", False)])
+def test_trials_of_a_manager_elsewhere_are_told_of_no_file_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, manager: str | None, is_here: bool
+) -> None:
+    """``local`` is the manager's machine then, whose Python must be asked for."""
+    asked = asked_for(monkeypatch, math.hypot, manager=manager)
+    assert (sys.executable in asked["trialCommand"]) is is_here
+    assert asked["trialCommand"].startswith("python3 -m nni_call ") is not is_here
+    needs = {} if is_here else {"trialPythonVersion": OWN_VERSION}
+    assert asked["trainingService"] == {"platform": "local", **needs}
+
+
+def test_each_service_has_its_command_and_says_which_python_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    services = [{"platform": "local"}, {"platform": "remote", "machine_list": []}, {"platform": "dlts", "name": "dlts"}]
+    asked = asked_for(monkeypatch, lambda parameters: 1, platform=services)
+    local, remote, dlts = asked["trainingService"]
+    assert sys.executable in asked["trialCommand"] and local == {"platform": "local"}
+    assert (
+        remote.pop("trialCommand") == dlts.pop("trialCommand") == f"python3 -m nni_call function.marshal:{OWN_VERSION}"
+    )
+    assert remote == {"platform": "remote", "machineList": [], "trialPythonVersion": OWN_VERSION}
+    assert dlts == {"platform": "dlts", "name": "dlts", "trialPythonVersion": OWN_VERSION}
+
+
+def test_a_function_by_reference_needs_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asked_for(monkeypatch, json.dumps, platform=[{"platform": "remote", "machine_list": []}])
+    assert asked["trainingService"] == {"platform": "remote", "machineList": []}
+    assert asked["trialCommand"] == "python3 -m nni_call json:dumps"
 
 
 def test_an_installed_function_needs_no_folder(empty: Path) -> None:
@@ -223,7 +251,7 @@ def test_another_version_of_python_refuses_before_it_reads_the_function(empty: P
         text=True,
         timeout=20,
     )
-    assert done.returncode == 1 and "was sent by Python 3.1, and this is Python" in done.stderr
+    assert done.returncode == 1 and done.stderr.startswith(f"{protocol.OTHER_PYTHON_MARK}3.1, and this is Python")
     assert "Traceback" not in done.stderr
 
 

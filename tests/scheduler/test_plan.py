@@ -607,6 +607,21 @@ def test_the_other_services_go_on() -> None:
     assert [call.attempt.service for call in found.decisions.calls if isinstance(call, Submit)] == ["two"]
 
 
+def test_a_function_of_another_python_holds_its_service_at_the_first_trial() -> None:
+    """However often trials may be tried again, and whatever its stderr says besides."""
+    said = "the function was sent by Python 3.11, and this is Python 3.9 (/usr/bin/python3): put it into a module"
+    refused = ended("aaaaa", "FAILED", exit_code=1, stderr_tail=f"noise\nnni_call: {said}\nmore noise\n")
+    found = Plan(refused, config=spec(max_trial_retries=3), proposals=proposals(1))
+    assert outcome_of(found) == ("FAILED", "OTHER_PYTHON")
+    sentence = (
+        f"fake ran trial aaaaa in another Python: {said}; `nnictl resume exp1` goes on where that version is there now"
+    )
+    (record,) = found.records(HoldService)
+    assert (record.service, record.hold.code, record.hold.sentence) == ("fake", HoldCode.OTHER_PYTHON, sentence)
+    assert [held.hold.code for held in found.records(PutOnHold)] == [HoldCode.OTHER_PYTHON]
+    assert found.submitted == []
+
+
 @pytest.mark.parametrize("status", ["USER_CANCELED", "SYS_CANCELED"])
 def test_other_ends_do_not_count_as_failures(status: str) -> None:
     before = tuple((f"b{n:04}", status, "", "x") for n in range(4))

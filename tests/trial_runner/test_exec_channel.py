@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from listener_for_tests import TIMEOUT_S, FakeListener, Runner, report
 
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance

@@ -18,7 +18,7 @@ import pytest
 from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess, RefusedError
 
 from trial_runner import protocol
-from trial_runner.keeper.code import code_copies
+from trial_runner.keeper.code import copying
 
 pytestmark = pytest.mark.acceptance
 
@@ -207,11 +207,11 @@ def test_blocks_of_copies_are_shared_where_the_file_system_can(
             raise OSError(errno.EOPNOTSUPP, "no clones here")
         os.write(target, b"cloned")
 
-    monkeypatch.setattr(code_copies.fcntl, "ioctl", clone)
+    monkeypatch.setattr(copying.fcntl, "ioctl", clone)
     (tmp_path / "code").mkdir()
     for name in ("a", "b"):
         (tmp_path / "code" / name).write_text("copied")
-    code_copies.Copies(lambda _: None).copy(str(tmp_path / "code"), str(tmp_path / "copy"))
+    copying.Copies(lambda _: None).copy(str(tmp_path / "code"), str(tmp_path / "copy"))
     assert {path.read_text() for path in (tmp_path / "copy").iterdir()} == {"cloned" if shares else "copied"}
     assert asked == [0x40049409] * (2 if shares else 1), "one that cannot is asked once"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trial_runner.wire.records import cut_first, cut_frames, cut_lines
+from trial_runner.wire.outbox_files import cut_first, cut_frames, cut_lines
 
 pytestmark = pytest.mark.unit
 

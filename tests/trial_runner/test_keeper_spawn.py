@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from trial_runner import processes, protocol
-from trial_runner.keeper.jobs import spawn
-from trial_runner.keeper.jobs.files import StateFiles
-from trial_runner.keeper.jobs.spawn import Spawn
-from trial_runner.keeper.serving.log import Log
+from trial_runner.keeper.jobs import beginning
+from trial_runner.keeper.jobs.beginning import Spawn
+from trial_runner.keeper.jobs.files import Log, StateFiles
 from trial_runner.keeper.serving.requests import Refusal, SpawnRequest, spawn_request
 
 pytestmark = pytest.mark.acceptance
@@ -41,7 +40,7 @@ def spawner(tmp_path: Path) -> Spawn:
 def test_failed_fork_is_unavailable(
     spawner: Spawn, request_: SpawnRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    monkeypatch.setattr(spawn, "launch", _failing(code))
+    monkeypatch.setattr(beginning, "launch", _failing(code))
     _assert_unavailable(spawner, request_, tmp_path)
 
 

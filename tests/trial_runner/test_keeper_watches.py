@@ -7,11 +7,10 @@ import pytest
 
 from trial_runner import inotify
 from trial_runner.inotify import Event, Inotify
-from trial_runner.keeper.jobs.files import Claim
+from trial_runner.keeper.jobs.files import Claim, Log
 from trial_runner.keeper.jobs.job import Job
 from trial_runner.keeper.outboxes import outbox_follower
 from trial_runner.keeper.outboxes.outbox_follower import Watches
-from trial_runner.keeper.serving.log import Log
 from trial_runner.loop import Loop
 
 pytestmark = pytest.mark.unit

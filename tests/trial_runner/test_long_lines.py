@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trial_runner import protocol
-from trial_runner.wire.records import read_records
+from trial_runner.wire.outbox_files import read_records
 
 pytestmark = pytest.mark.unit
 

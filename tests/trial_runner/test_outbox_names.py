@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from trial_runner.wire.outbox_name import earlier_names, file_name, file_of, is_outbox, newest_name, next_name, spelled
+from trial_runner.wire.outbox_files import earlier_names, file_name, file_of, is_outbox, newest_name, next_name, spelled
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.cli.main import nni_manager
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
 from trial_runner import protocol
 from trial_runner.keeper.code import copying
 from trial_runner.keeper.serving.requests import Refusal

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from listener_for_tests import ROOT, FakeListener, Runner, is_alive, report
 
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance

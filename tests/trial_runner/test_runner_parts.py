@@ -15,11 +15,10 @@ from trial_runner.outboxes import Outboxes
 from trial_runner.runner import settings
 from trial_runner.runner.client import RETRY_WAITS_S, Body, Client, Fenced, Post, Unavailable
 from trial_runner.runner.delivery import Delivery, Undelivered
-from trial_runner.runner.outbox_forward import OutboxForward
 from trial_runner.runner.output import Copy, Echo, LogFile, LogForward, text_of
 from trial_runner.runner.posts import Status
+from trial_runner.runner.results import OutboxForward, StdoutMetrics
 from trial_runner.runner.settings import BadSetting
-from trial_runner.runner.stdout_metrics import StdoutMetrics
 from trial_runner.wire.backoff import Backoff
 
 pytestmark = pytest.mark.unit

@@ -26,7 +26,7 @@ from listener_for_tests import (
 )
 
 from nni_manager.domain.ids import CONTAINER
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance

@@ -11,8 +11,8 @@ import pytest
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable
 from nni_manager.scheduler.experiments import attempt_logs
-from nni_manager.web.trial import log_tail
-from nni_manager.web.trial.log_tail import LogName, LogTail
+from nni_manager.web.trial import log_page
+from nni_manager.web.trial.log_page import LogName, LogTail
 from tests.api.world import World
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
@@ -53,7 +53,7 @@ async def test_what_grows_is_sent_once(world: World) -> None:
 
 
 async def test_of_what_is_written_too_fast_the_end_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_tail, "TAIL_BYTES", 4)
+    monkeypatch.setattr(log_page, "TAIL_BYTES", 4)
     stdout = (await world.add("seeded")).attempt("good1") / "stdout"
     tail = LogTail(world.service, "seeded", STDOUT)
     (first,) = await look(tail)
@@ -111,7 +111,7 @@ async def test_a_log_elsewhere_is_read_on_and_its_copy_here_from_its_own_beginni
 
 
 async def test_a_reader_is_woken_and_nothing_is_read_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_tail, "_HERE_S", 0.0)
+    monkeypatch.setattr(log_page, "_HERE_S", 0.0)
     stdout = (await world.add("seeded")).attempt("good1") / "stdout"
     tail, news = LogTail(world.service, "seeded", STDOUT), asyncio.Event()
     following = asyncio.create_task(tail.follow(news))

@@ -13,7 +13,7 @@ import yaml
 from nni_manager.api.application import create_application
 from nni_manager.config import experiment_file
 from nni_manager.domain.errors import ConfigInvalid
-from nni_manager.web.creation import uploaded_form
+from nni_manager.web import new_page
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.world import World
 from tests.web.test_pages import Page, get
@@ -84,13 +84,13 @@ async def test_what_is_no_experiment_is_refused(visitor: httpx.AsyncClient, text
 async def test_a_large_file_is_read_beside_the_loop(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse, readers = uploaded_form.message_from_bytes, []
+    parse, readers = new_page.message_from_bytes, []
 
     def read(*given: Any, **options: Any) -> Any:
         readers.append(threading.get_ident())
         return parse(*given, **options)
 
-    monkeypatch.setattr(uploaded_form, "message_from_bytes", read)
+    monkeypatch.setattr(new_page, "message_from_bytes", read)
     checked = await send(visitor, "", file=f"{right(world)}# {'x' * 2**18}\n".encode())
     assert checked.status_code == 200 and len(readers) == 1 and readers != [threading.get_ident()]
 

@@ -16,8 +16,7 @@ import httpx
 import pytest
 
 from nni_manager.store.experiment import provenance
-from nni_manager.web import static_files
-from nni_manager.web.report import modules
+from nni_manager.web import report, static_files
 from tests.api.world import World
 from tests.browser.objectives import with_objectives
 
@@ -119,10 +118,10 @@ async def test_page_leads_to_the_report(visitor: httpx.AsyncClient, world: World
 
 
 def test_every_module_of_the_report_is_in_its_map() -> None:
-    found: dict[str, str] = json.loads(modules.import_map())["imports"]
+    found: dict[str, str] = json.loads(report.import_map())["imports"]
     texts = [base64.b64decode(address.partition(",")[2]).decode() for address in found.values()]
     imported = {name for text in texts for name in re.findall(r'from "([^"]+)"', text)}
-    assert imported <= set(found) and modules.BEGIN in found
+    assert imported <= set(found) and report.BEGIN in found
     assert not any("fetch(" in text or "EventSource" in text for text in texts)
 
 

@@ -30,3 +30,15 @@ async def test_services_and_places_are_on_the_page(
     table = (await visitor.get(f"/experiments/{id_}/trials")).text
     assert "host &lt;A&gt;" in table
     assert (f'href="{link}"' in table) is is_shown
+
+
+@pytest.mark.usefixtures("acted")
+async def test_a_long_wait_reason_is_folded(visitor: httpx.AsyncClient, world: World) -> None:
+    """As one that names each of a hundred GPUs: its beginning is shown, and all of it is there."""
+    sentence = "; ".join(f"gpu {number} on node is busy" for number in range(20))
+    Acted.rooms["local"] = Room(free=1, why=Wait(code=WaitCode.GPU, sentence=sentence))
+    id_ = await create(visitor, world)
+    await shown(visitor, id_, lambda one: one["services"][0]["sentence"] == sentence)
+    page = (await visitor.get(f"/experiments/{id_}")).text
+    assert f"</summary>{sentence}</details>" in page
+    assert '<details class="why" id="why-local"><summary>gpu 0 on node is busy;' in page

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.web.experiment import progress
-from nni_manager.web.experiment.manager_log import LogQuery
-from nni_manager.web.table import filters, sparkline, trial_table
+from nni_manager.web import formats, shown_experiments
+from nni_manager.web.manager_log import LogQuery
+from nni_manager.web.table import page_query, trial_table
 from nni_manager.web.table.page_query import PageQuery, canonical
 from tests.api.world import World
 from tests.web.test_pages import create, get
@@ -46,7 +46,7 @@ def test_what_forms_send_becomes_an_address() -> None:
 
 def test_choices_keep_their_kind_in_the_address() -> None:
     choices = ["conv", "1", "true", "a,b", "1..2", "", 1, True, None, [8, 4]]
-    written = [filters.as_choice(choice) for choice in choices]
+    written = [page_query.as_choice(choice) for choice in choices]
     assert written == ["conv", '"1"', '"true"', '"a,b"', '"1..2"', '""', "1", "true", "null", "[8, 4]"]
 
 
@@ -61,15 +61,15 @@ def test_columns_have_the_order_of_the_address() -> None:
 
 
 def test_a_curve_is_scaled_into_its_line() -> None:
-    assert sparkline.points([]) == sparkline.points([1.0]) == ""
-    assert sparkline.points([0, 5, "NaN", 10]) == "2.0,16.0 36.0,9.0 70.0,2.0"
-    assert sparkline.points([3, 3]) == "2.0,9.0 70.0,9.0"
+    assert formats.spark_points([]) == formats.spark_points([1.0]) == ""
+    assert formats.spark_points([0, 5, "NaN", 10]) == "2.0,16.0 36.0,9.0 70.0,2.0"
+    assert formats.spark_points([3, 3]) == "2.0,9.0 70.0,9.0"
 
 
 def test_a_rate_needs_several_ends_and_falls_while_none_comes() -> None:
-    assert progress.per_minute([60_000, 0], 60_000) is None
-    assert progress.per_minute([120_000, 60_000, 0], 120_000) == 1.0
-    assert progress.per_minute([120_000, 60_000, 0], 240_000) == 0.5
+    assert shown_experiments.per_minute([60_000, 0], 60_000) is None
+    assert shown_experiments.per_minute([120_000, 60_000, 0], 120_000) == 1.0
+    assert shown_experiments.per_minute([120_000, 60_000, 0], 240_000) == 0.5
 
 
 async def test_filtered_trials_are_a_file(visitor: httpx.AsyncClient, world: World) -> None:

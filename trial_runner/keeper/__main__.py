@@ -1,12 +1,131 @@
-"""`python -m trial_runner.keeper`, and the entry of the archive `keeper.pyz`."""
+"""`python -m trial_runner.keeper`, and the entry of the archive `keeper.pyz`: the process around a server, with its
+folder, its lock, its place among processes; and what a second one does."""
 
 import argparse
+import errno
 import os
+import signal
+import socket
+import stat
 import sys
+from contextlib import suppress
 from typing import List, Optional
 
+from trial_runner import processes
 from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
-from trial_runner.keeper.serving.serve import default_socket_path, serve
+from trial_runner.keeper.serving.server import Server
+from trial_runner.wire.descriptors import try_lock
+
+READY = b"ready\n"
+
+
+def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
+    """Serves until it is not needed any more; an exit code. Where another keeper serves the directory: 0, and says
+    so."""
+    job_umask = os.umask(0o077)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    _leave_session()
+    _keep_descriptors_from_jobs()
+    lock = os.open(os.path.join(directory, "keeper.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    if not try_lock(lock):
+        return _leave_to_other(directory, socket_path, lock, ready_fd)
+    os.ftruncate(lock, 0)
+    # A client with another environment would look for the socket elsewhere.
+    os.pwrite(lock, "{}\n{}\n".format(os.getpid(), socket_path).encode("utf-8", "surrogateescape"), 0)
+    _serve_alone(directory, socket_path, job_umask, ready_fd)
+    return 0
+
+
+def default_socket_path(directory: str) -> str:
+    """The path of the socket: in the directory or, where that is too long, in this user's temporary folder, which is
+    made. Raises OSError where another user could put a socket there."""
+    path = os.path.join(directory, "keeper.sock")
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+        return path
+    import tempfile  # both bring much with them and are seldom needed
+    from hashlib import sha256
+
+    digest = sha256(os.fsencode(directory)).hexdigest()[:16]
+    folder = os.path.join(tempfile.gettempdir(), "nni-manager-{}".format(os.getuid()))
+    _make_private(folder)
+    return os.path.join(folder, digest + ".sock")
+
+
+def _make_private(folder: str) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    status = os.lstat(folder)  # a link would lead to where another user likes
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(errno.EPERM, "not a folder of this user alone, which the keeper's socket needs", folder)
+
+
+def _leave_session() -> None:
+    """Neither the terminal nor the daemon's group reaches us from now on."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        # A handler, not SIG_IGN: jobs would inherit that.
+        signal.signal(number, lambda *_: None)
+    with suppress(PermissionError):  # the starting process did it already
+        os.setsid()
+
+
+def _keep_descriptors_from_jobs() -> None:
+    """Keeps descriptors that the starting process left open from jobs; our own close on exec."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the listing's own
+                os.set_inheritable(int(name), False)
+
+
+def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Optional[int]) -> None:
+    os.close(processes.open_pidfd(os.getpid()))  # a kernel without these is reported before any job is touched
+    processes.become_subreaper()
+    os.chdir(directory)
+    server = Server(directory, socket_path, job_umask)
+    server.open()
+    _tell_ready(ready_fd)
+    _let_go_of_streams()
+    server.run()
+
+
+def _leave_to_other(directory: str, socket_path: str, lock: int, ready_fd: Optional[int]) -> int:
+    print("Another keeper serves {} already.".format(directory), file=sys.stderr)
+    pid, _, rest = os.pread(lock, 4096, 0).partition(b"\n")
+    if _answers(rest.strip().decode("utf-8", "surrogateescape") or socket_path):
+        _tell_ready(ready_fd)
+        return 0
+    if pid.isdigit():
+        # Its socket was removed, or is about to be made: it makes it anew.
+        processes.send_signal(int(pid), signal.SIGUSR1)
+    return 0
+
+
+def _answers(socket_path: str) -> bool:
+    """Whether the file is there and a connection would be accepted; does not replace the present connection."""
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        probe.connect(socket_path)
+    except OSError as error:
+        # A listening stream socket refuses datagrams by its type; a file without a listener refuses the connection.
+        return error.errno == errno.EPROTOTYPE
+    finally:
+        probe.close()
+    return False
+
+
+def _tell_ready(ready_fd: Optional[int]) -> None:
+    if ready_fd is None:
+        return
+    with suppress(BrokenPipeError):
+        os.write(ready_fd, READY)
+    os.close(ready_fd)
+
+
+def _let_go_of_streams() -> None:
+    """Closes our output: its reader must not wait for our end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    os.close(null)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:

@@ -64,8 +64,8 @@ def main():
         return 1
     sys.path.insert(0, program)
     try:
+        from trial_runner.keeper.__main__ import default_socket_path
         from trial_runner.keeper.__main__ import main as keeper
-        from trial_runner.keeper.serving.serve import default_socket_path
 
         default_socket_path(os.path.join(folder, "keeper"))
     except OSError as error:
@@ -270,7 +270,7 @@ def gpus(program, has):
             with open(program, "wb") as file:
                 file.write(receive(SETTINGS["size"]))
         sys.path.insert(0, program)
-        from trial_runner.gpu_probe.__main__ import Probe
+        from trial_runner.gpu_probe import Probe
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     signal.signal(signal.SIGALRM, lose_patience)

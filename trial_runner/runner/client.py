@@ -124,7 +124,6 @@ class Client:
         return [self._part(route, answer) for (route, _), answer in zip(posts[: len(parts)], told)]  # noqa: B905 - a refusal is the last answer
 
     def _part(self, route: str, told: Any) -> Answer:
-        """The answer to one of several posts in a request."""
         part = told if isinstance(told, dict) else {}
         status, answer = part.get("status"), part.get("body")
 
@@ -290,7 +289,6 @@ def _object(data: bytes) -> Optional[Body]:
 
 
 def _fits(answer: Body, route: str) -> bool:
-    """Whether an answer of this route has what it has at least."""
     return all(_has(answer, name, kind) for name, kind in _FORMS.get(route, ()))
 
 

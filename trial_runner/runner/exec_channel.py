@@ -32,6 +32,7 @@ from trial_runner.outboxes import Outboxes
 from trial_runner.runner.client import RETRY_WAITS_S
 from trial_runner.wire import code_archive, foreign_files
 from trial_runner.wire.backoff import Backoff
+from trial_runner.wire.descriptors import Descriptor
 
 _ARCHIVE = ".code.tar.gz"
 _COPY_BYTES = 256 * 1024
@@ -56,9 +57,11 @@ def main(arguments: List[str]) -> int:
         folder = arguments[1] if len(arguments) == 2 else os.environ.get(protocol.ENV_SYSTEM_DIR) or "nni"
         verbs[arguments[0]](os.path.realpath(folder))
     except (_BadCall, code_archive.BadArchive, ValueError, protocol.FrameTooLarge) as error:
-        return _fail(protocol.EXIT_USAGE, str(error))
+        _say(str(error))
+        return protocol.EXIT_USAGE
     except OSError as error:
-        return _fail(protocol.EXIT_CANNOT_START, str(error))
+        _say(str(error))
+        return protocol.EXIT_CANNOT_START
     return 0
 
 
@@ -107,14 +110,14 @@ def _fill(folder: str) -> None:
 def _read(folder: str) -> None:
     frame = _take_frame(sys.stdin.buffer)
     outboxes, logs = _offsets(frame, "outboxes"), _offsets(frame, "logs")
-    registration, end = (
-        _report(folder, protocol.RUNNER_FILE),
-        _report(folder, protocol.EXIT_FILE),
-    )  # before what they speak of
+    # before what they speak of
+    registration, end = _report(folder, protocol.RUNNER_FILE), _report(folder, protocol.EXIT_FILE)
     if registration is not None:
         _tell(dict(registration, event="greeting"))
         is_ours = end is not None and end.get("container") == registration.get("container")
-        is_all = _tell_results(folder, outboxes, is_ours) and _tell_logs(folder, logs)
+        is_all = _tell_results(folder, outboxes, is_ours) and all(
+            [_tell_log(folder, name, logs.get(name, 0)) for name in protocol.LOG_FILES]
+        )
         if end is not None and is_ours and is_all:
             _tell(dict(end, event="exited"))
     elif end is not None:  # the command was never started
@@ -148,17 +151,13 @@ def _tell_results(folder: str, offsets: Dict[str, int], is_ended: bool) -> bool:
     return True
 
 
-def _tell_logs(folder: str, offsets: Dict[str, int]) -> bool:
-    return all([_tell_log(folder, name, offsets.get(name, 0)) for name in protocol.LOG_FILES])
-
-
 def _tell_log(folder: str, name: str, offset: int) -> bool:
     """Whether all of it was written."""
     try:
         descriptor = foreign_files.open_file(folder, name)
     except OSError:
         return True
-    try:
+    with Descriptor(descriptor):
         last = offset + _MOST_BYTES
         data = os.pread(descriptor, _COPY_BYTES, offset)
         while data and offset < last:
@@ -166,8 +165,6 @@ def _tell_log(folder: str, name: str, offset: int) -> bool:
             offset += len(data)
             data = os.pread(descriptor, _COPY_BYTES, offset)
         return not data
-    finally:
-        os.close(descriptor)
 
 
 def _report(folder: str, name: str) -> Optional[Dict[str, Any]]:
@@ -210,11 +207,6 @@ def _take_file(source: BinaryIO, path: str, size: int) -> None:
 def _tell(message: Dict[str, Any]) -> None:
     sys.stdout.buffer.write(protocol.encode(message))
     sys.stdout.buffer.flush()
-
-
-def _fail(code: int, sentence: str) -> int:
-    _say(sentence)
-    return code
 
 
 def _say(sentence: str) -> None:

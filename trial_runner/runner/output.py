@@ -1,19 +1,22 @@
-"""The command's output: copied to the runner's own, where the platform collects it, and forwarded as log files.
+"""The command's output: copied to the runner's own, where the platform collects it, and forwarded as log files; and,
+for storage that has a file only once it is closed, what the command holds open, copied to short files that are closed.
 
-A thread of its own, because the reader of that output may be slow: results must not wait for it.
+Each in a thread of its own, because the reader of that output may be slow, and such storage takes its time: results
+must not wait for it.
 """
 
 import os
 import re
 import threading
 import time
-from typing import List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
 from trial_runner.runner.client import Answer, Post, Refused, Unavailable
 from trial_runner.runner.delivery import Undelivered
 from trial_runner.runner.posts import Stream
-from trial_runner.wire import foreign_files
+from trial_runner.wire import foreign_files, removal
+from trial_runner.wire.descriptors import Descriptor
 
 _COPY_BYTES = 64 * 1024
 
@@ -139,7 +142,7 @@ class LogForward(Stream):
 
     def wanted_at(self) -> Optional[float]:
         if self._pending is None and self._post_at is not None and self._post_at <= time.monotonic():
-            self._pending = self._next_piece()
+            self._pending = _read(self._file, self.is_ending) if self._file.unsent else None
             self._post_at = None if self._pending is None else self._post_at
         return self._post_at if self._pending is None else 0.0
 
@@ -178,9 +181,6 @@ class LogForward(Stream):
         if file.offset <= piece.start:
             raise Unavailable("the manager has {} only to byte {}".format(file.name, offset))
 
-    def _next_piece(self) -> Optional[_Piece]:
-        return _read(self._file, self.is_ending) if self._file.unsent else None
-
 
 def text_of(data: bytes) -> str:
     """Text of the same length in UTF-8 as the bytes: each byte that belongs to no character becomes a question mark."""
@@ -207,3 +207,76 @@ def _incomplete_bytes(data: bytes) -> int:
         if byte < 0x80:
             return 0
     return 0
+
+
+#: Seconds from one round of copies to the next.
+_PAUSE_S = 2.0
+_WRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+#: Name of a log or an outbox, and the folder below which it is.
+File = Tuple[str, str]
+
+
+class Pieces(threading.Thread):
+    """`folder`: the attempt's; `files`: those that there are now."""
+
+    def __init__(
+        self, folder: str, container: str, files: Callable[[], List[File]], say: Callable[[str], None]
+    ) -> None:
+        super().__init__(name="pieces", daemon=True)
+        self._folder = folder
+        self._place = "{}/{}".format(protocol.PIECES_FOLDER, container)
+        self._files = files
+        self._say = say
+        #: Name → bytes of it that were copied.
+        self._copied: Dict[str, int] = {}
+        self._news = threading.Event()
+        self._end = threading.Event()
+        self._trouble = ""
+
+    def notice(self) -> None:
+        """Some file may be new, or have grown."""
+        self._news.set()
+
+    def finish(self, patience_s: float) -> None:
+        """Removes the pieces: the files themselves are closed. Gives up after so many seconds."""
+        self._end.set()
+        self._news.set()
+        self.join(patience_s)
+
+    def run(self) -> None:
+        removal.remove(os.path.join(self._folder, protocol.PIECES_FOLDER))  # those of a container before this one
+        while not self._end.is_set():
+            self._copy_all()
+            self._end.wait(_PAUSE_S)
+            self._news.wait()
+            self._news.clear()
+        removal.remove(os.path.join(self._folder, self._place))
+
+    def _copy_all(self) -> None:
+        for name, folder in self._files():
+            try:
+                self._copy(name, folder)
+            except OSError as error:
+                self._complain("{} cannot be copied for the manager yet: {}".format(name, error))
+
+    def _copy(self, name: str, folder: str) -> None:
+        size, copied = foreign_files.size(folder, name), self._copied.get(name, -1)
+        if size <= copied:
+            return
+        for number in range(max(copied, 0) // protocol.PIECE_BYTES, size // protocol.PIECE_BYTES + 1):
+            start = number * protocol.PIECE_BYTES
+            data = foreign_files.read(folder, name, start, protocol.PIECE_BYTES)
+            if data or not number:
+                self._write("{}/{}".format(self._place, name), str(number), data)
+            self._copied[name] = start + len(data)
+
+    def _write(self, place: str, piece: str, data: bytes) -> None:
+        foreign_files.make_folder(self._folder, place)
+        with Descriptor(foreign_files.open_file(self._folder, "{}/{}".format(place, piece), _WRITING, 0o666)) as opened:
+            foreign_files.write_all(opened, data)
+
+    def _complain(self, sentence: str) -> None:
+        if sentence != self._trouble:
+            self._say(sentence)
+        self._trouble = sentence

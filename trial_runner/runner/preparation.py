@@ -12,8 +12,8 @@ import zipfile
 from contextlib import ExitStack
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
-import trial_runner
 from trial_runner import protocol
+from trial_runner.launch import PROGRAM
 from trial_runner.runner.client import RETRY_WAITS_S, Client, Denied, Unavailable
 from trial_runner.runner.settings import AUTO, Settings
 from trial_runner.wire import code_archive, foreign_files
@@ -55,24 +55,19 @@ def of_command(environment: Mapping[str, str], settings: Settings, stand_in: str
     return kept
 
 
-_NAME = "stand_in"
-
-
 def provide(clean_up: ExitStack, system_dir: str) -> str:
     """A path for PYTHONPATH; `clean_up` removes what was made, in the one folder that surely can be written.
 
     Raises OSError.
     """
-    package = os.path.dirname(os.path.abspath(trial_runner.__file__))
-    folder = os.path.join(package, _NAME)
+    folder = os.path.join(PROGRAM, "trial_runner", "stand_in")
     if os.path.isdir(folder):
         return folder
     made = tempfile.mkdtemp(prefix=".stand-in-", dir=system_dir)
     clean_up.callback(shutil.rmtree, made, ignore_errors=True)
-    with zipfile.ZipFile(os.path.dirname(package)) as archive:
-        inside = "{}/{}/".format(os.path.basename(package), _NAME)
-        archive.extractall(made, [name for name in archive.namelist() if name.startswith(inside)])
-    return os.path.join(made, inside.rstrip("/"))
+    with zipfile.ZipFile(PROGRAM) as archive:
+        archive.extractall(made, [name for name in archive.namelist() if name.startswith("trial_runner/stand_in/")])
+    return os.path.join(made, "trial_runner", "stand_in")
 
 
 #: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read: from storage,
@@ -112,6 +107,7 @@ class Preparation:
         say: Callable[[str], None],
     ) -> None:
         self._settings = settings
+        self._parameter_file = os.path.join(settings.system_dir, protocol.PARAMETER_FILE)
         self._clients = clients
         self._registration = registration(protocol.PUSH, container, outboxes)
         self._registration[protocol.INLINE_CODE] = settings.is_code_fetched
@@ -144,11 +140,6 @@ class Preparation:
                 return
         raise Unavailable("; ".join(map(str, errors)), errors[0].retry_after, errors[0].status)
 
-    @property
-    def _client(self) -> Client:
-        """The client of the address that answered the registration."""
-        return self._clients[0]
-
     def fetch_code(self) -> None:
         """Into the code folder, which exists afterwards."""
         os.makedirs(self._settings.code_dir, exist_ok=True)
@@ -176,7 +167,7 @@ class Preparation:
 
     def _unpack_code(self, archive: str) -> bool:
         """False when there is none. A proxy in between may have let half of it pass."""
-        is_there = self._client.download("code", archive)
+        is_there = self._clients[0].download("code", archive)
         try:
             if is_there:
                 code_archive.unpack(archive, self._settings.code_dir)
@@ -188,19 +179,15 @@ class Preparation:
         """Into the file that SDKs read."""
         record = self._answer.get("record")
         if not isinstance(record, dict):
-            record = self._until_answered(lambda: self._client.get("parameters"))
+            record = self._until_answered(lambda: self._clients[0].get("parameters"))
         foreign_files.write_whole(*os.path.split(self._parameter_file), data=json.dumps(record).encode(), mode=0o666)
 
     def stored_outboxes(self) -> Dict[str, int]:
         """Bytes that the manager has of each outbox of this folder: another container may have served this attempt."""
         stored = self._answer.get("stored")
         if not isinstance(stored, dict):
-            stored = self._until_answered(lambda: self._client.get("outboxes"))
+            stored = self._until_answered(lambda: self._clients[0].get("outboxes"))
         return {name: size for name, size in stored.items() if isinstance(size, int)}
-
-    @property
-    def _parameter_file(self) -> str:
-        return os.path.join(self._settings.system_dir, protocol.PARAMETER_FILE)
 
     def _until_answered(self, ask: Callable[[], _Answer], patience_s: Optional[float] = None) -> _Answer:
         deadline = time.monotonic() + (self._settings.drain_s if patience_s is None else patience_s)

@@ -5,6 +5,7 @@ import signal
 import socket
 import traceback
 from collections import deque
+from contextlib import suppress
 from typing import Any, Callable, Deque, Dict, List, Optional
 
 from trial_runner import protocol
@@ -13,16 +14,13 @@ from trial_runner.loop import Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.processes import Exit
 from trial_runner.runner.client import Client
+from trial_runner.runner.command import LOOK_S, Claim, Evidence, Left, ProcessTree, now_ms
 from trial_runner.runner.delivery import Delivery, Undelivered
-from trial_runner.runner.evidence import LOOK_S, Claim, Evidence, Left, now_ms
-from trial_runner.runner.outbox_forward import OutboxForward
-from trial_runner.runner.output import Copy, Echo, LogFile, LogForward
-from trial_runner.runner.pieces import File, Pieces
+from trial_runner.runner.output import Copy, Echo, File, LogFile, LogForward, Pieces
 from trial_runner.runner.posts import Heartbeat, Status, Stream, hear_stop
-from trial_runner.runner.process_tree import ProcessTree
+from trial_runner.runner.results import OutboxForward, StdoutMetrics
 from trial_runner.runner.settings import Settings
-from trial_runner.runner.stdout_metrics import StdoutMetrics
-from trial_runner.wire.outbox_name import file_name
+from trial_runner.wire.outbox_files import file_name
 
 
 class Mailbox:
@@ -38,10 +36,8 @@ class Mailbox:
     def put(self, call: Callable[[], None]) -> None:
         """Has the loop call this; any thread may."""
         self._calls.append(call)
-        try:
+        with suppress(BlockingIOError):  # so full that the loop will wake anyway
             os.write(self._writer, b"!")
-        except BlockingIOError:
-            pass  # so full that the loop will wake anyway
 
     def _open(self, reader: int) -> None:
         os.read(reader, 4096)
@@ -82,7 +78,7 @@ class Run:
         #: The platform or user has asked for the container's end.
         self._is_end_asked = False
         self._say = say
-        self._loop = Loop(lambda error: say("fault of the runner: " + _stack(error)))
+        self._loop = Loop(self._on_fault)
         self._mailbox = Mailbox(self._loop)
         self._tree = ProcessTree(self._loop, self._on_tree_end)
         self._stdout, self._stderr = self._path(protocol.STDOUT_FILE), self._path(protocol.STDERR_FILE)
@@ -160,7 +156,8 @@ class Run:
             streams = [started, heartbeat, self._reports]
         source = "" if is_reporter else socket.gethostname()
         streams += [LogForward(file, source, self._undelivered) for file in self._logs()]
-        return Delivery(client, streams, self._settings.drain_s, self._on_delivery_over, self._say)
+        drain_s, put = self._settings.drain_s, self._mailbox.put
+        return Delivery(client, streams, drain_s, lambda: put(self._on_delivery_end), self._say)
 
     def _logs(self) -> List[LogFile]:
         return [
@@ -173,9 +170,6 @@ class Run:
         heartbeat.begin(answer)
         hear_stop(answer, self._on_stop)
 
-    def _farewell(self) -> Status:
-        return Status(self._exited, lambda answer: hear_stop(answer, self._on_stop), self._say, 1)
-
     def _started(self) -> Dict[str, Any]:
         return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms, "nowMs": now_ms()}
 
@@ -186,9 +180,15 @@ class Run:
 
     def _write_evidence(self) -> None:
         if self._evidence is not None and not self._is_superseded:
-            self._evidence.write(self._settings, self._left(), self._say)
+            logs = {log.name: log.size for log in self._logs()}
+            left = Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
+            self._evidence.write(self._settings, left, self._say)
 
     # What happens, in the loop's thread
+
+    def _on_fault(self, error: Exception) -> None:
+        stack = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+        self._say("fault of the runner: " + stack)
 
     def _on_changed(self) -> None:
         self._printed.extract(False)
@@ -212,13 +212,9 @@ class Run:
         elif self._delivery is None or self._client is None or self._is_delivery_over:
             self._loop.stop()
         else:
-            is_reporter = self._settings.is_reporter
-            self._delivery.finish(self._farewell() if is_reporter else None)
+            farewell = Status(self._exited, lambda answer: hear_stop(answer, self._on_stop), self._say, 1)
+            self._delivery.finish(farewell if self._settings.is_reporter else None)
             self._stop_when_released()
-
-    def _left(self) -> Left:
-        logs = {log.name: log.size for log in self._logs()}
-        return Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
 
     def _stop_when_released(self) -> None:
         """Waits until the manager has read all: in a container that has ended it could not."""
@@ -267,9 +263,6 @@ class Run:
         seconds = self._settings.grace_s if grace_s is None else grace_s
         self._mailbox.put(lambda: self._tree.terminate(signal.SIGTERM, seconds))
 
-    def _on_delivery_over(self) -> None:
-        self._mailbox.put(self._on_delivery_end)
-
     # Around the loop
 
     def _watch_signals(self) -> None:
@@ -277,7 +270,7 @@ class Run:
         reader.setblocking(False)
         writer.setblocking(False)
         for number in (signal.SIGCHLD, *_FORWARDED):
-            signal.signal(number, _noted)
+            signal.signal(number, lambda *_: None)  # it arrives through the wakeup descriptor
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         self._signals = (reader, writer)
         self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
@@ -287,11 +280,3 @@ class Run:
             return protocol.EXIT_FENCED if self._settings.is_reporter else 0
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner
-
-
-def _stack(error: Exception) -> str:
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
-
-
-def _noted(number: int, frame: object) -> None:
-    """The number arrives through the wakeup descriptor."""

@@ -124,8 +124,8 @@ def _manager_urls(environment: Mapping[str, str], channel: str) -> Tuple[str, ..
 
 
 def _documented_name(environment: Mapping[str, str]) -> str:
-    experiment_id = _required(environment, protocol.ENV_EXPERIMENT_ID)
-    return "nni_exp_{}_trial_{}".format(experiment_id, _required(environment, protocol.ENV_TRIAL_ID))
+    names = (protocol.ENV_EXPERIMENT_ID, protocol.ENV_TRIAL_ID)
+    return "nni_exp_{}_trial_{}".format(*(_required(environment, name) for name in names))
 
 
 def _required(environment: Mapping[str, str], name: str) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 _PICKLED, _PLAIN = ".pickle", ".marshal"
+#: As `trial_runner.protocol` has it, which need not be here: the manager knows this end by it.
+_OTHER_PYTHON = "nni_call: the function was sent by Python "
 
 
 def main() -> None:
@@ -79,9 +81,9 @@ def _require_version(version: str) -> None:
     own = "{}.{}".format(*sys.version_info)
     if own != version:
         sys.exit(
-            "the function was sent by Python {}, and this is Python {} ({}): a function of a notebook or of the "
-            "program itself runs on the same version only; put it into a module, or install Python {} here".format(
-                version, own, sys.executable, version
+            "{}{}, and this is Python {} ({}): a function of a notebook or of the program itself runs on the same "
+            "version only; put it into a module, or have Python {} here".format(
+                _OTHER_PYTHON, version, own, sys.executable, version
             )
         )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import nni
 import nni_outbox
-import nni_record
 from nni.runtime.trial_command_channel import TrialCommandChannel
 
 _KINDS = {"PERIODICAL": nni_outbox.INTERMEDIATE, "FINAL": nni_outbox.FINAL}
@@ -21,7 +20,7 @@ class OutboxChannel(TrialCommandChannel):  # type: ignore[misc]
 
     def receive_parameter(self) -> object:
         """The trial's parameter record, the same at every call. Raises RuntimeError when there is none."""
-        return nni.load(nni_record.read_record())
+        return nni.load(nni_outbox.read_record())
 
     def send_metric(self, type: str, parameter_id: int | None, trial_job_id: str, sequence: int, value: object) -> None:
         """Appends one result. The outbox and its line identify the trial and the result."""

@@ -1,4 +1,5 @@
-"""The outbox of trial code: one JSON line for each result, appended to a file that the manager reads later.
+"""The outbox of trial code: one JSON line for each result, appended to a file that the manager reads later; and the
+record of parameters that the trial was started with.
 
 Nothing here needs the manager to be there: a result is safe once its line is in the file. Each process writes a file of
 its own, ``<pid>-<8 random hex digits>.jsonl`` in the folder of ``$NNI_OUTBOX``; the file that ``$NNI_OUTBOX`` names is
@@ -228,3 +229,25 @@ def _folder_from_environment() -> str:
 
 
 _outbox = Outbox()
+
+
+def read_record() -> str:
+    """JSON text of ``parameter.cfg`` in ``$NNI_SYS_DIR``; it is there before the trial starts.
+
+    Raises RuntimeError when it is not: then this is no trial, or no longer one.
+    """
+    folder = os.environ.get("NNI_SYS_DIR")
+    if not folder:
+        raise RuntimeError(
+            "This trial has no parameters: NNI_PLATFORM is set but NNI_SYS_DIR is not. Start the program as a trial, "
+            "or unset NNI_PLATFORM to run it by itself."
+        )
+    path = os.path.join(folder, "parameter.cfg")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise RuntimeError(
+            "This trial's parameters cannot be read from {} ({}). Is its folder still there and on this "
+            "machine?".format(path, error.strerror)
+        ) from error

@@ -17,8 +17,8 @@ from collections import deque
 from threading import Lock
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from trial_runner.tuner_host.user_tuner import plain, restored
-from trial_runner.tuner_host.verbs import HostedTuner, Message, call_hook
+from trial_runner.tuner_host.user_tuner import Hooked, entry_of, plain
+from trial_runner.tuner_host.verbs import HostedTuner, Message
 
 BASE = "MsgDispatcherBase"
 _log = logging.getLogger("tuner_host")
@@ -86,7 +86,7 @@ def make_instance(make: Callable[[], Any], base: type) -> Tuple[Any, Channel]:
     return make(), channel
 
 
-class UserAdvisor(HostedTuner):
+class UserAdvisor(Hooked, HostedTuner):
     """Speaks to `instance` as `MsgDispatcherBase` does."""
 
     watches = True
@@ -106,12 +106,6 @@ class UserAdvisor(HostedTuner):
         self._freed = 0
         self._proposed = 0
 
-    def load_checkpoint(self) -> None:
-        call_hook(self._instance, "load_checkpoint")
-
-    def close(self) -> None:
-        call_hook(self._instance, "_on_exit")
-
     def update_search_space(self, search_space: Any) -> None:
         if self._is_initialized:
             self._instance.handle_update_search_space(search_space)
@@ -123,7 +117,7 @@ class UserAdvisor(HostedTuner):
     def restore(self, history: List[Message], unfinished: List[Message], imported: List[List[Message]]) -> None:
         for data in imported:
             self.import_data(data)
-        self.import_data([_entry(one) for one in history if one["value"] is not None and _is_own(one)])
+        self.import_data([entry_of(one) for one in history if one["value"] is not None and _is_own(one)])
 
     def import_data(self, data: List[Message]) -> None:
         if data and self._has("handle_import_data"):
@@ -157,7 +151,7 @@ class UserAdvisor(HostedTuner):
         job = self._own.pop(result["parameter_id"], None)
         if job is None:
             if result["value"] is not None:
-                self.import_data([_entry(result)])
+                self.import_data([entry_of(result)])
             return
         self._freed += 1
         self._report_new(result["trial_id"], job, result.get("intermediates") or [])
@@ -202,10 +196,6 @@ class UserAdvisor(HostedTuner):
 def _is_own(trial: Message) -> bool:
     """Whether an advisor proposed its parameters; a person's have no place in its numbers."""
     return trial["parameter_id"] is not None and trial["source"] != "customized"
-
-
-def _entry(result: Message) -> Message:
-    return {"parameter": result["parameters"], "value": restored(result["value"])}
 
 
 def _id_in(data: Any) -> str:

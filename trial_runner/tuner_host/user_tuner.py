@@ -4,8 +4,6 @@
 Nothing is imported from `nni` here: the class brings whichever `nni` it was written for. What an earlier process
 proposed is unknown to this instance (calling `receive_trial_result` for it raises in most classes), so such results
 reach it through `import_data`, once each.
-
-Nothing is imported from `nni` here: the class brings whichever `nni` it was written for.
 """
 
 from __future__ import annotations
@@ -14,12 +12,30 @@ import inspect
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from trial_runner.tuner_host.verbs import HostedAssessor, HostedTuner, Message, call_hook
+from trial_runner.tuner_host.verbs import HostedAssessor, HostedTuner, Message
 
 _ITEMS = "__ndarray__"
 
 
-class UserTuner(HostedTuner):
+class Hooked:
+    """The methods of a user's class that NNI calls where there are any."""
+
+    _instance: Any
+
+    def load_checkpoint(self) -> None:
+        _call_hook(self._instance, "load_checkpoint")
+
+    def close(self) -> None:
+        _call_hook(self._instance, "_on_exit")
+
+
+def _call_hook(instance: Any, name: str) -> None:
+    hook = getattr(instance, name, None)
+    if hook is not None:
+        hook()
+
+
+class UserTuner(Hooked, HostedTuner):
     """Speaks to `instance` as NNI's dispatcher does."""
 
     def __init__(self, instance: Any) -> None:
@@ -33,12 +49,6 @@ class UserTuner(HostedTuner):
         self._saving: Dict[str, int] = {}
         self._proposed = 0
         self._imported = 0
-
-    def load_checkpoint(self) -> None:
-        call_hook(self._instance, "load_checkpoint")
-
-    def close(self) -> None:
-        call_hook(self._instance, "_on_exit")
 
     def update_search_space(self, search_space: Any) -> None:
         self._instance.update_search_space(search_space)
@@ -69,7 +79,7 @@ class UserTuner(HostedTuner):
         if customized or result["parameter_id"] in self._own:
             self._receive(result, customized)
         elif result["value"] is not None:
-            self.import_data([_entry(result)])
+            self.import_data([entry_of(result)])
 
     def import_data(self, data: List[Message]) -> None:
         self._imported += len(data)
@@ -81,7 +91,7 @@ class UserTuner(HostedTuner):
         for data in imported:
             self.import_data(data)
         known = [one for one in history if self._accepts_customized or not _is_customized(one)]
-        finished = [_entry(result) for result in known if result["value"] is not None]
+        finished = [entry_of(result) for result in known if result["value"] is not None]
         if finished:
             self.import_data(finished)
 
@@ -112,7 +122,7 @@ class UserTuner(HostedTuner):
             for parameter_id in parameter_ids:
                 generated.append(one(parameter_id, **self._callback(one)))
         except Exception as error:
-            if not _is_no_more_trial(error):
+            if not any(base.__name__ == "NoMoreTrialError" for base in type(error).__mro__):
                 raise
         return generated
 
@@ -148,12 +158,9 @@ def _is_customized(result: Message) -> bool:
     return bool(result["source"] == "customized")
 
 
-def _entry(result: Message) -> Message:
+def entry_of(result: Message) -> Message:
+    """The result as an import has it."""
     return {"parameter": result["parameters"], "value": restored(result["value"])}
-
-
-def _is_no_more_trial(error: Exception) -> bool:
-    return any(base.__name__ == "NoMoreTrialError" for base in type(error).__mro__)
 
 
 def _accepted(function: Callable[..., Any], extra: Dict[str, Any]) -> Dict[str, Any]:
@@ -164,19 +171,13 @@ def _accepted(function: Callable[..., Any], extra: Dict[str, Any]) -> Dict[str, 
     return {name: value for name, value in extra.items() if name in parameters}
 
 
-class UserAssessor(HostedAssessor):
+class UserAssessor(Hooked, HostedAssessor):
     """Speaks to `instance` as NNI's dispatcher does."""
 
     def __init__(self, instance: Any) -> None:
         self._instance = instance
         #: For each running trial how many of its values the instance has seen.
         self._seen: Dict[str, int] = {}
-
-    def load_checkpoint(self) -> None:
-        call_hook(self._instance, "load_checkpoint")
-
-    def close(self) -> None:
-        call_hook(self._instance, "_on_exit")
 
     def judge(self, trial_id: str, history: Sequence[Any]) -> bool:
         self._seen[trial_id] = len(history)

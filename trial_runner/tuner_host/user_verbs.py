@@ -34,7 +34,7 @@ class UserVerbs(Verbs):
     """The verbs of `verbs` for users' classes, and two that judge them."""
 
     def __init__(self) -> None:
-        super().__init__(_make_tuner, _make_assessor, (CannotUse,))
+        super().__init__(_make_tuner, lambda spec: UserAssessor(_load(spec)(**_arguments(spec))), (CannotUse,))
         self._verbs.update(find=_find, validate=_validate)
 
 
@@ -69,10 +69,6 @@ def _make_tuner(spec: Message) -> HostedTuner:
     return UserAdvisor(instance, channel, base)
 
 
-def _make_assessor(spec: Message) -> UserAssessor:
-    return UserAssessor(_load(spec)(**_arguments(spec)))
-
-
 def _arguments(spec: Message) -> Message:
     return dict(spec.get("class_args") or {})
 
@@ -83,11 +79,8 @@ def _find(request: Message) -> Message:
 
 
 def _judge(spec: Message) -> None:
-    _judge_arguments(_load(spec), spec)
-
-
-def _judge_arguments(loaded: Callable[..., Any], spec: Message) -> None:
     """Raises CannotUse for arguments that the class would not take; one that does not say what it takes takes all."""
+    loaded = _load(spec)
     if spec.get("class_args") is None:
         return
     try:

@@ -128,7 +128,7 @@ class Verbs:
             "judge": self._judge,
             "search_space": self._search_space,
             "import": self._import,
-            "state": self._state,
+            "state": lambda _: {"tuner": self._started.state()},
         }
 
     def answer(self, request: Message) -> bytes:
@@ -198,9 +198,6 @@ class Verbs:
         self._started.import_data(request["data"])
         return {}
 
-    def _state(self, request: Message) -> Message:
-        return {"tuner": self._started.state()}
-
     @property
     def _started(self) -> HostedTuner:
         if self._tuner is None:
@@ -226,10 +223,3 @@ class Verbs:
         message = str(error) if isinstance(error, self._sentences) else f"{type(error).__name__}: {error}"
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         return {"kind": "raised", "message": message, "details": "".join(lines)}
-
-
-def call_hook(instance: Any, name: str) -> None:
-    """A method of a user's class that NNI calls where there is one."""
-    hook = getattr(instance, name, None)
-    if hook is not None:
-        hook()

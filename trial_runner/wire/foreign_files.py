@@ -8,10 +8,12 @@ affair. Only regular files are opened, and no call blocks as opening a pipe woul
 import errno
 import os
 import stat
+from contextlib import suppress
 from functools import lru_cache
 from typing import List, NamedTuple, Sequence, Tuple, Union
 
 from trial_runner.wire import removal
+from trial_runner.wire.descriptors import Descriptor
 
 #: What `listing` looks at: so many names, and so many folders below each other.
 MOST_NAMES = 5000
@@ -76,12 +78,9 @@ def open_file(folder: Folder, name: str, flags: int = os.O_RDONLY, mode: int = 0
 
 def read(folder: Folder, name: str, offset: int, limit: int) -> bytes:
     """At most `limit` bytes of a file from `offset` on; a negative one counts from its end. Raises OSError."""
-    descriptor = open_file(folder, name)
-    try:
+    with Descriptor(open_file(folder, name)) as descriptor:
         start = offset if offset >= 0 else max(0, os.fstat(descriptor).st_size + offset)
         return os.pread(descriptor, limit, start)
-    finally:
-        os.close(descriptor)
 
 
 def tail(folder: Folder, name: str, limit: int) -> bytes:
@@ -138,35 +137,16 @@ def make_folder(folder: Folder, name: str) -> List[str]:
     parts, made = _parts(name), []
     for count, part in enumerate(parts):
         with opened_folder(folder, "/".join(parts[:count])) as parent:
-            try:
+            with suppress(FileExistsError):
                 os.mkdir(part, 0o700, dir_fd=parent)
                 made.append("/".join(parts[: count + 1]))
-            except FileExistsError:
-                pass
     if name not in made:
         with opened_folder(folder, name):
             pass  # it is one, and no link to one
     return made
 
 
-class _Descriptor:
-    """A context that has a descriptor, and closes one of its own. Cheaper than a generator: each job has a dozen."""
-
-    __slots__ = ("_is_own", "_number")
-
-    def __init__(self, number: int, is_own: bool) -> None:
-        self._number = number
-        self._is_own = is_own
-
-    def __enter__(self) -> int:
-        return self._number
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_own:
-            os.close(self._number)
-
-
-def opened_folder(folder: Folder, name: str) -> _Descriptor:
+def opened_folder(folder: Folder, name: str) -> Descriptor:
     """A context with a descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
     return _opened(folder, _parts(name) if name else ())
 
@@ -184,12 +164,10 @@ def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> No
     *above, last = _parts(name)
     with _opened(folder, above) as parent:
         draft = last + ".tmp"
-        descriptor = _new_file(parent, draft, mode)
+        opened = Descriptor(_new_file(parent, draft, mode))
         try:
-            try:
+            with opened as descriptor:
                 write_all(descriptor, data)
-            finally:
-                os.close(descriptor)
             _rename(parent, draft, last)
         except OSError:
             os.unlink(draft, dir_fd=parent)
@@ -219,18 +197,14 @@ def _rename(parent: int, draft: str, name: str) -> None:
         os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _opened(folder: Folder, parts: Sequence[str]) -> _Descriptor:
+def _opened(folder: Folder, parts: Sequence[str]) -> Descriptor:
     """A folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
     is_own = isinstance(folder, str)
     descriptor = os.open(folder, _FOLDER) if isinstance(folder, str) else folder.descriptor
     for part in parts:
-        outer, is_outer_own = descriptor, is_own
-        try:
+        with Descriptor(descriptor, is_own) as outer:
             descriptor, is_own = os.open(part, _FOLDER, dir_fd=outer), True
-        finally:
-            if is_outer_own:
-                os.close(outer)
-    return _Descriptor(descriptor, is_own)
+    return Descriptor(descriptor, is_own)
 
 
 @lru_cache(maxsize=64)  # nearly all are the same few names

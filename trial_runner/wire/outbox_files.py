@@ -1,17 +1,100 @@
-"""The outboxes of an attempt that there are now. The same in keeper, runner and manager."""
+"""The outboxes of an attempt, their names, and their records from a byte offset on; for keeper, runner and manager.
 
-from typing import Iterable, List, NamedTuple
+A file's name is bytes; what of it is no printable UTF-8 is spelled ``\\xff``, and a backslash is doubled, so that two
+files never have one spelling: text that can be stored, sent and shown everywhere. Almost all names are their own.
+"""
+
+import json
+import os
+import re
+from typing import Callable, Container, Iterable, Iterator, List, NamedTuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import Folder
-from trial_runner.wire.outbox_name import file_name, spelled
+
+_SPELLED = re.compile(rb"\\(?:x([0-9a-f]{2})|\\)")
+#: Follows a file's name in an outbox of a later file of that name.
+_NUMBER = re.compile(r"/([2-9]|[1-9][0-9]{1,8})\Z")
+#: Characters of a file's name that is taken.
+_MOST_CHARACTERS = 255
+
+
+def is_outbox(spelling: str) -> bool:
+    """A path below the attempt's folder, where results may be, and none that leads elsewhere."""
+    file = _NUMBER.sub("", spelling)
+    is_ours = file == protocol.METRICS_FILE or spelling.startswith(protocol.OUTBOX_FOLDER + "/")
+    leads_elsewhere = ".." in spelling.split("/")
+    return is_ours and not leads_elsewhere and len(file) <= _MOST_CHARACTERS and spelling.isprintable()
+
+
+def next_name(file: str, name: str) -> str:
+    """The name of the outbox that `file` becomes when it is another one than `name` was: ``a``, ``a/2``, ``a/3``.
+
+    No file can have it, as there is one already where it would need a folder.
+    """
+    return "{}/{}".format(file, 2 if name == file else int(name.rpartition("/")[2]) + 1)
+
+
+def newest_name(file: str, known: Container[str]) -> str:
+    """The name of the outbox that a file is now, as far as is `known`."""
+    name, following = file, next_name(file, file)
+    while following in known:
+        name, following = following, next_name(file, following)
+    return name
+
+
+def file_of(name: str, known: Container[str]) -> str:
+    """The file that an outbox is, or was until another one took its place."""
+    file = ""
+    for earlier in earlier_names(name):
+        if earlier not in known:
+            return name
+        file = file or earlier
+    return file or name
+
+
+def earlier_names(name: str) -> Iterator[str]:
+    """The names of the outboxes that this one may have replaced, in order; none where it has no number.
+
+    To be followed only as long as they are known: a file's own name may end with a number, and any number.
+    """
+    match = _NUMBER.search(name)
+    if match is not None:
+        file = name[: match.start()]
+        yield file
+        for number in range(2, int(match.group(1))):
+            yield "{}/{}".format(file, number)
+
+
+def spelled(name: str) -> str:
+    """The spelling of a name that the `os` module tells."""
+    if name.isprintable() and "\\" not in name:
+        return name
+    text = os.fsencode(name).decode("utf-8", "surrogateescape")
+    return "".join(_spelled_character(character) for character in text)
+
+
+def file_name(spelling: str) -> str:
+    """The name to ask `os` for; the other way of `spelled`."""
+    if "\\" not in spelling:
+        return spelling
+    written = spelling.encode("utf-8", "surrogateescape")
+    return os.fsdecode(_SPELLED.sub(lambda match: bytes([int(match[1], 16)]) if match[1] else b"\\", written))
+
+
+def _spelled_character(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    return "".join("\\x{:02x}".format(byte) for byte in character.encode("utf-8", "surrogateescape"))
 
 
 class Present(NamedTuple):
     """The outboxes found in an attempt's folder."""
 
-    #: Names of outboxes, as `outbox_name` spells them. Links, pipes and names that begin with a dot are none.
+    #: Names of outboxes, as `spelled` spells them. Links, pipes and names that begin with a dot are none.
     names: List[str]
     #: Folders that hold outboxes, deeper ones after their parents.
     folders: List[str]
@@ -48,3 +131,148 @@ def _is_there(folder: Folder, file: str) -> bool:
         return foreign_files.size(folder, file) >= 0
     except OSError:
         return False
+
+
+_MARK = re.compile(
+    re.escape(protocol.METRICS_FILE_MARK) + b"([0-9]{%d})" % protocol.METRICS_FILE_DIGITS
+)  # e.g. ME000098
+#: The byte that storage shows where something is not there yet.
+HOLE = b"\0"
+_MARK_LENGTH = len(protocol.METRICS_FILE_MARK) + protocol.METRICS_FILE_DIGITS
+
+
+class Records(NamedTuple):
+    """The complete records at the beginning of some bytes."""
+
+    texts: List[str]
+    #: Bytes they take, skipped ones included; what follows is not complete.
+    length: int
+    #: Bytes that belong to no record.
+    skipped: int
+
+
+def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
+    """Complete records from `start` on, of the first `size` bytes there; of more for a single record that is longer.
+
+    A byte of zero is no part of a record: storage of others shows zeros before it shows what was written there. Nothing
+    beyond it counts as complete, unless `is_all`.
+    A line of more than `protocol.MAX_RECORD` bytes is passed over, and named once, where it begins, by the line
+    `protocol.TOO_LONG`. `is_all`: the file is complete. Raises OSError.
+    """
+    if outbox != protocol.METRICS_FILE and _is_inside_long_line(descriptor, start):
+        return _rest_of_long_line(os.pread(descriptor, protocol.MAX_RECORD, start))
+    cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
+    most = protocol.MAX_RECORD + 1  # the newline, too
+    limit = size
+    while True:
+        data = os.pread(descriptor, size, start)
+        if not is_all:
+            data = data.partition(HOLE)[0]  # what follows is not there yet
+        records = cut(data, is_all and len(data) < size)
+        if records.length or len(data) < size:
+            return cut_first(cut, data, records) if records.length > limit else records
+        if size >= most:
+            return Records([protocol.TOO_LONG], len(data), len(data))
+        size = min(4 * size, most)
+
+
+def may_begin_at(descriptor: int, outbox: str, start: int) -> bool:
+    """Whether the records before `start` may have ended there; False: this is not the file that was read so far."""
+    if start == 0 or outbox == protocol.METRICS_FILE or os.pread(descriptor, 1, start - 1) == b"\n":
+        return True
+    return _is_inside_long_line(descriptor, start)
+
+
+def _is_inside_long_line(descriptor: int, start: int) -> bool:
+    """Whether the bytes from `start` on are the rest of a too long line that was passed over."""
+    most = protocol.MAX_RECORD
+    if start < most or os.pread(descriptor, 1, start - 1) == b"\n":
+        return False
+    return b"\n" not in os.pread(descriptor, most, start - most)
+
+
+def _rest_of_long_line(data: bytes) -> Records:
+    length = data.find(b"\n") + 1 or len(data)
+    return Records([], length, length)
+
+
+def cut_lines(data: bytes, is_all: bool) -> Records:
+    """Lines, each ended by a newline. With `is_all` nothing follows: a last line without one counts if it is JSON."""
+    length = data.rfind(b"\n") + 1
+    texts = [text.strip("\0") for text in data[: length - 1].decode("utf-8", "replace").split("\n")] if length else []
+    rest = data[length:].strip(HOLE)
+    if is_all and rest and _is_json(rest):
+        texts.append(rest.decode("utf-8", "replace"))
+        length = len(data)
+    return Records(texts, length, 0)
+
+
+def cut_frames(data: bytes, is_all: bool) -> Records:
+    """Frames of NNI's metrics file: a mark with the payload's length in bytes, its newline included.
+
+    Where no frame is, as after a write that was cut short, the next mark is searched for.
+    """
+    texts = []
+    position = skipped = 0
+    while position < len(data):
+        end = _frame_end(data, position)
+        if 0 < end <= len(data):
+            texts.append(data[position + _MARK_LENGTH : end - 1].decode("utf-8", "replace"))
+            position = end
+            continue
+        if end > len(data) and not is_all:
+            break
+        following = _next_mark(data, position + 1)
+        skipped += following - position
+        position = following
+    return Records(texts, position, skipped)
+
+
+def cut_first(cut: Callable[[bytes, bool], Records], data: bytes, all_: Records) -> Records:
+    """The first of the records in `all_`, which `cut` found; all of them where that is no less."""
+    end = data.find(b"\n") + 1
+    while 0 < end < all_.length:
+        first = cut(data[:end], False)
+        if first.length:
+            return first
+        end = data.find(b"\n", end) + 1
+    return all_
+
+
+def _frame_end(data: bytes, position: int) -> int:
+    """The end of the frame that begins here, beyond the data when some of it is missing; 0 when there is none here."""
+    mark = _MARK.match(data, position)
+    if mark is None:
+        return len(data) + 1 if _may_become_mark(data, position) else 0
+    end = mark.end() + int(mark.group(1))
+    if end <= len(data) and data[end - 1 : end] != b"\n":
+        return 0
+    return end
+
+
+def _next_mark(data: bytes, position: int) -> int:
+    mark = _MARK.search(data, position)
+    if mark is not None:
+        return mark.start()
+    last = max(position, len(data) - _MARK_LENGTH + 1)
+    while last < len(data) and not _may_become_mark(data, last):
+        last += 1
+    return last
+
+
+def _may_become_mark(data: bytes, position: int) -> bool:
+    """Whether the last bytes could be the beginning of a mark."""
+    rest = data[position:]
+    if not rest or len(rest) >= _MARK_LENGTH:
+        return False
+    name = protocol.METRICS_FILE_MARK
+    digits = rest[len(name) :]
+    return name.startswith(rest[: len(name)]) and (not digits or digits.isdigit())
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -3,8 +3,11 @@ raised."""
 
 import errno
 import os
+from contextlib import suppress
 from itertools import count
 from typing import List, Optional, Set
+
+from trial_runner.wire.descriptors import Descriptor
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Folders that are open at a time, one in the other.
@@ -28,10 +31,8 @@ def remove(path: str) -> List[str]:
         return []
     except OSError as error:
         return ["{} cannot be removed: {}".format(path, error.strerror)]
-    try:
+    with Descriptor(parent):
         return remove_below(parent, os.path.basename(path), path)
-    finally:
-        os.close(parent)
 
 
 def remove_below(parent: int, name: str, shown: str = "") -> List[str]:
@@ -175,10 +176,7 @@ def _open(parent: int, name: str) -> int:
 
 def _allow(parent: int, name: str) -> None:
     """Allows removal from a folder, by descriptor, so that no link is followed, if it is ours. Raises OSError."""
-    descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)
-    except OSError:
-        pass  # it is told what cannot be removed for that
-    finally:
-        os.close(descriptor)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with Descriptor(os.open(name, flags, dir_fd=parent)) as descriptor:
+        with suppress(OSError):  # it is told what cannot be removed for that
+            os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)

@@ -1,1 +1,1 @@
-"""The answers, a module per question; each has `answer`, which computes the fields of its answer."""
+"""The answers: functions that compute the fields of an answer; `questions` says which one answers what."""

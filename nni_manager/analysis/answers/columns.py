@@ -1,20 +1,26 @@
-"""``columns``: what the columns of an experiment hold: statuses, keys of results, parameters."""
+"""``columns``: what the columns of an experiment hold: statuses, keys of results, parameters.
+
+An `Axis` of a chart has the values of one of them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.columns.growing import Floats
+from nni_manager.analysis import selection
+from nni_manager.analysis.columns.column import Floats, Integers, ValueColumn
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
-from nni_manager.analysis.columns.value_column import ValueColumn
-from nni_manager.analysis.json_text import short
+from nni_manager.analysis.json_text import numbers, short
 from nni_manager.analysis.query import DEFAULT_KEY
+from nni_manager.analysis.selection import Asked
 
 #: Choices that are listed, the most frequent first where the search space has none.
 MOST_CHOICES = 50
@@ -89,3 +95,114 @@ def _parameter(trials: TrialSet, name: str) -> dict[str, Any]:
         "observed": _limits(finite),
         "present": int(column.present.sum()) if column is not None else 0,
     }
+
+
+_BINS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One parameter of all trials, the same for every filter."""
+
+    name: str
+    log: bool
+    #: Of numbers: the ends; None: no trial has one.
+    low: float | None
+    high: float | None
+    #: None: numbers.
+    choices: list[Any] | None
+    #: By position: the number, or the index of the choice; NaN: absent.
+    values: Floats
+    #: Of numbers: the edges of the bins, one more than bins.
+    edges: Floats
+
+    @property
+    def bins(self) -> int:
+        return len(self.choices) if self.choices is not None else max(0, len(self.edges) - 1)
+
+    def bin_of(self, positions: Integers) -> Integers:
+        """The bin of each trial; -1: it has none."""
+        values = self.values[positions]
+        found = np.full(len(values), -1, np.int64)
+        usable = np.isfinite(values)
+        if self.choices is not None:
+            found[usable] = values[usable].astype(np.int64)
+        elif self.bins:
+            inside = np.searchsorted(self.edges, values[usable], side="right") - 1
+            found[usable] = np.clip(inside, 0, self.bins - 1)
+        return found
+
+    def described(self) -> dict[str, Any]:
+        """The axis in an answer."""
+        kind = "number" if self.choices is None else "choice"
+        ends = {"low": self.low, "high": self.high}
+        return {"name": self.name, "kind": kind, "log": self.log, **ends, "choices": self.choices}
+
+    def bin_limits(self) -> list[dict[str, Any]]:
+        """``low`` and ``high``, or ``choice``, of each bin."""
+        if self.choices is not None:
+            return [{"low": None, "high": None, "choice": choice} for choice in self.choices]
+        return [{"low": low, "high": high, "choice": None} for low, high in pairwise(numbers(self.edges))]
+
+
+def axis(trials: TrialSet, word: str, name: str) -> Axis:
+    """The axis of a parameter. Raises InvalidInput, with `word` as what named it, when there is none."""
+    column = selection.parameter(trials, word, name)
+    key = ("axis", name)
+    if key not in trials.derived:
+        space = trials.space.get(name)
+        make = _of_choices if is_choice(space, column) else _of_numbers
+        trials.derived[key] = make(trials, name, space)
+    found: Axis = trials.derived[key]
+    return found
+
+
+def names(trials: TrialSet, importances: Sequence[tuple[str, float]], most: int) -> list[str]:
+    """The parameters that matter most, the most important first; without importances in their own order."""
+    known = [name for name, _ in importances if name in trials.parameters.columns]
+    return list(dict.fromkeys((*known, *trials.parameters.columns)))[:most]
+
+
+def result_axis(values: Floats, log: bool = False) -> Axis:
+    """The axis of the results."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
+    edges = _edges(low, high, log=log)
+    return Axis(name="result", log=log, low=low, high=high, choices=None, values=values, edges=edges)
+
+
+def _of_choices(trials: TrialSet, name: str, space: SpaceColumn | None) -> Axis:
+    column = selection.parameter(trials, name, name)
+    listed = choices(space, column)
+    labels, codes = column.categories()
+    place = np.full(len(labels) + 1, np.nan)
+    for code, label in enumerate(labels):
+        at = next((at for at, choice in enumerate(listed) if is_same(label, choice)), None)
+        place[code] = np.nan if at is None else at
+    none = np.empty(0)
+    return Axis(name=name, log=False, low=None, high=None, choices=listed, values=place[codes], edges=none)
+
+
+def _of_numbers(trials: TrialSet, name: str, space: SpaceColumn | None) -> Axis:
+    values = selection.parameter(trials, name, name).numbers
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
+    if space is not None and space.low is not None and space.high is not None:
+        low = space.low if low is None else min(low, space.low)
+        high = space.high if high is None else max(high, space.high)
+    log = space is not None and space.log and low is not None and low > 0
+    is_whole = space is not None and space.type == "randint"
+    edges = _edges(low, high, log=log, is_whole=is_whole)
+    return Axis(name=name, log=log, low=low, high=high, choices=None, values=values, edges=edges)
+
+
+def _edges(low: float | None, high: float | None, *, log: bool, is_whole: bool = False) -> Floats:
+    if low is None or high is None:
+        return np.empty(0)
+    if is_whole and high - low < _BINS:
+        return np.arange(math.floor(low), math.floor(high) + 2, dtype=np.float64) - 0.5
+    if low == high:
+        return np.array([low, math.nextafter(high, math.inf)])
+    if log:
+        return np.geomspace(low, high, _BINS + 1).astype(np.float64)
+    return np.linspace(low, high, _BINS + 1).astype(np.float64)

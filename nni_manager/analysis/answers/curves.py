@@ -1,20 +1,26 @@
-"""``curves``: the intermediate results of the best, running and selected trials, and a band of the others."""
+"""``curves``: the intermediate results of the best, running and selected trials, and a band of the others.
+
+`sparks` are the small curves of the table.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.columns.growing import Floats, Integers
+from nni_manager.analysis.columns.column import Floats, Integers
 from nni_manager.analysis.columns.trial_set import STATUSES
-from nni_manager.analysis.curve_points import key_values
-from nni_manager.analysis.drawn import sample, selected
+from nni_manager.analysis.flattened import parsed
 from nni_manager.analysis.json_text import numbers, plain, short
+from nni_manager.analysis.query import DEFAULT_KEY
+from nni_manager.analysis.selection import Asked, sample, selected
 from nni_manager.store.experiment import trial_columns
+from nni_manager.store.experiment.trial_columns import Row
 
 MOST_POINTS = 200
 _MOST_RUNNING = 50
@@ -137,3 +143,35 @@ def _band(asked: Asked, positions: Integers) -> dict[str, Any] | None:
         "p90": numbers(high),
         "count": plain((~np.isnan(few[:, filled])).sum(axis=0)),
     }
+
+
+_SPARK_POINTS = 40
+
+
+def sparks(asked: Asked, ids: Sequence[str]) -> dict[str, list[float]]:
+    """Trial id → at most `MOST_POINTS` finite values, evenly spread, the latest last."""
+    return {id: _spark(asked, id) for id in ids}
+
+
+def _spark(asked: Asked, id: str) -> list[float]:
+    values = key_values(trial_columns.intermediates(asked.connection, id), asked.query.key)
+    finite = [value for value in values if math.isfinite(value)]
+    step = max(1, -(-len(finite) // _SPARK_POINTS))
+    return [short(value) for value in finite[::-1][::step][::-1]]
+
+
+def key_values(rows: Sequence[Row], key: str) -> list[float]:
+    """The number of each result under `key`; NaN: it has none. `rows`: as `trial_columns.intermediates`."""
+    if key == DEFAULT_KEY:
+        return [math.nan if value is None else value for _, value, _ in rows]
+    return [_entry(result, key) for result in parsed([data for *_, data in rows])]
+
+
+def _entry(result: Any, key: str) -> float:
+    value: Any = result.get(key) if isinstance(result, dict) else None
+    if type(value) not in (int, float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,17 +1,20 @@
-"""``results``: the result of each trial, the best so far, and where there are many, their density."""
+"""``results``: the result of each trial, the best so far, and where there are many, their density.
+
+``distribution``: the results as a histogram, quantiles, and the share of trials up to each value.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.columns.growing import Floats, Integers, Mask
+from nni_manager.analysis.columns.column import Floats, Integers, Mask
 from nni_manager.analysis.columns.trial_set import STATUSES
-from nni_manager.analysis.drawn import drawn, flags, selected
 from nni_manager.analysis.json_text import numbers, plain, short
+from nni_manager.analysis.selection import Asked, drawn, flags, selected
 
 #: Points that are drawn one by one; of more trials only the telling ones are, and the density of all.
 MOST_POINTS = 4000
@@ -19,7 +22,7 @@ _BUCKETS = 200
 _NEWEST = 200
 
 
-def answer(asked: Asked) -> dict[str, Any]:
+def results(asked: Asked) -> dict[str, Any]:
     found = drawn(asked, provisional=True)
     x = x_of(asked)
     positions = _zoomed(asked, x, found.positions)
@@ -120,3 +123,36 @@ def _limits(values: Floats) -> dict[str, Any]:
     if not len(values):
         return {"low": None, "high": None}
     return {"low": short(float(values.min())), "high": short(float(values.max()))}
+
+
+_BINS = 40
+_EDF_POINTS = 200
+_QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+
+
+def distribution(asked: Asked) -> dict[str, Any]:
+    found = drawn(asked, provisional=False)
+    values = np.sort(found.values[found.positions])
+    counts = found.counts(len(values))
+    if not len(values):
+        return {"bins": [], "quantiles": dict.fromkeys(_QUANTILES), "edf": {"x": [], "share": []}, **counts}
+    return {
+        "bins": _bins(values),
+        "quantiles": {name: short(float(np.quantile(values, share))) for name, share in _QUANTILES.items()},
+        "edf": _edf(values),
+        **counts,
+    }
+
+
+def _bins(values: Any) -> list[dict[str, Any]]:
+    if values[0] == values[-1]:
+        return [{"low": short(float(values[0])), "high": short(float(values[0])), "count": len(values)}]
+    counts, edges = np.histogram(values, bins=min(_BINS, max(5, len(values))))
+    told = zip(pairwise(numbers(edges)), counts.tolist(), strict=True)
+    return [{"low": low, "high": high, "count": count} for (low, high), count in told]
+
+
+def _edf(values: Any) -> dict[str, Any]:
+    """The share of trials whose result is at most x, at places of equal share."""
+    places = np.unique(np.linspace(0, len(values) - 1, min(len(values), _EDF_POINTS)).astype(np.int64))
+    return {"x": numbers(values[places]), "share": [round((place + 1) / len(values), 6) for place in places.tolist()]}

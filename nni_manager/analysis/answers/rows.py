@@ -1,4 +1,4 @@
-"""``trials``: one page of the table of trials."""
+"""``trials``: one page of the table of trials; ``trial``: the place of one trial among the others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.answers.spark import sparks
-from nni_manager.analysis.asked import Asked
-from nni_manager.analysis.attempt_table import places
+from nni_manager.analysis.answers.curves import sparks
+from nni_manager.analysis.answers.timeline import places
 from nni_manager.analysis.failure_hash import failure_hash
 from nni_manager.analysis.flattened import flat, parsed
-from nni_manager.analysis.json_text import number
+from nni_manager.analysis.json_text import number, short
 from nni_manager.analysis.query import DEFAULT_KEY
+from nni_manager.analysis.selection import Asked
+from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words
 from nni_manager.store.experiment import trial_columns
 
@@ -24,17 +25,17 @@ from nni_manager.store.experiment import trial_columns
 _MOST_CHARACTERS = 300
 
 
-def answer(asked: Asked) -> dict[str, Any]:
+def page(asked: Asked) -> dict[str, Any]:
     trials, query = asked.trials, asked.query
     mask = selection.chosen(trials, query)
     order = selection.in_order(trials, query, mask, asked.now_ms, lambda: places(asked))
-    page = order[(query.page - 1) * query.limit : query.page * query.limit]
+    shown = order[(query.page - 1) * query.limit : query.page * query.limit]
     return {
         "total": len(trials),
         "matching": len(order),
         "page": query.page,
         "pages": max(1, -(-len(order) // query.limit)),
-        "rows": rows(asked, list(page)),
+        "rows": rows(asked, list(shown)),
     }
 
 
@@ -145,3 +146,46 @@ def _found_ends(asked: Asked) -> tuple[float, float]:
     if best < worst:
         return max(best, min(worst, float(high) + reach)), best
     return min(best, max(worst, float(low) - reach)), best
+
+
+def one_trial(asked: Asked) -> dict[str, Any]:
+    trials, number = asked.trials, asked.query.number
+    if number is None:
+        raise InvalidInput("number: is missing; give the number of a trial")
+    position = trials.position(number)
+    if position is None:
+        raise NotFound(f"there is no trial with the number {number}")
+    ranks = selection.ranks(trials, asked.query)
+    return {
+        "number": number,
+        "id": trials.ids[position],
+        "rank": int(ranks.rank[position]) or None,
+        "of": len(ranks.order),
+        "percentiles": _percentiles(asked, position),
+        **_neighbours(asked, position),
+    }
+
+
+def _percentiles(asked: Asked, position: int) -> dict[str, float]:
+    """Parameter → share of the trials whose number is lower, equal ones counted half."""
+    found = {}
+    for name, column in asked.trials.parameters.columns.items():
+        own, others = float(column.numbers[position]), column.numbers[~np.isnan(column.numbers)]
+        if not np.isnan(own):
+            found[name] = short(float((others < own).mean() + (others == own).mean() / 2))
+    return found
+
+
+def _neighbours(asked: Asked, position: int) -> dict[str, int | None]:
+    """The numbers of the trials before and after it, in the order of the query; null: it is the first, or the last."""
+    mask = selection.chosen(asked.trials, asked.query)
+    order = selection.in_order(asked.trials, asked.query, mask, asked.now_ms, lambda: places(asked))
+    at = np.flatnonzero(np.asarray(order, np.int64) == position)
+    if not len(at):
+        return {"previous": None, "next": None}
+    before, after = int(at[0]) - 1, int(at[0]) + 1
+    numbers = asked.trials["number"]
+    return {
+        "previous": int(numbers[order[before]]) if before >= 0 else None,
+        "next": int(numbers[order[after]]) if after < len(order) else None,
+    }

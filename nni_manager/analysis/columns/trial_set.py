@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nni_manager.analysis.columns import space_columns
-from nni_manager.analysis.columns.growing import Growing
-from nni_manager.analysis.columns.parameter_columns import NamedColumns
+from nni_manager.analysis.columns.column import Growing, NamedColumns
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.failure_hash import failure_hash
 from nni_manager.analysis.flattened import flat, parsed

@@ -5,7 +5,7 @@ Refusals are ``{"error": "<sentence>"}`` with 400, 404 or 409 where NNI answers 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,12 +17,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.errors import AsciiJson, Barrier, sentence_of
-from nni_manager.api.nni import experiment, tensorboard
+from nni_manager.api.nni import experiment, files
 from nni_manager.api.nni.addressed import ROOT, require_known
 from nni_manager.api.nni.files import log_file, trial_file
-from nni_manager.api.nni.growing_list import MOST_KEPT_OF_CLOSED, Room
 from nni_manager.api.nni.status import MetadataAnswers, StatusAnswers
-from nni_manager.api.nni.trials import MetricAnswers, TrialAnswers
+from nni_manager.api.nni.trials import MOST_KEPT_OF_CLOSED, MetricAnswers, Room, TrialAnswers
 from nni_manager.domain.errors import NniManagerError, status_of
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -74,9 +73,13 @@ def _table(context: ApiContext, status: StatusAnswers) -> Table:
         "metric-data-latest": {"GET": metrics.latest},
         "trial-file/{id}/{name}": {"GET": trial_file},
         "export-data": {"GET": metrics.export},
-        "tensorboard": {"POST": tensorboard.start},
-        "tensorboard/{id}": {"GET": tensorboard.show, "PUT": tensorboard.show, "DELETE": tensorboard.stop},
-        "tensorboard-tasks": {"GET": tensorboard.list_all, "DELETE": tensorboard.stop_all},
+        "tensorboard": {"POST": files.start_tensorboard},
+        "tensorboard/{id}": {
+            "GET": files.show_tensorboard,
+            "PUT": files.show_tensorboard,
+            "DELETE": files.stop_tensorboard,
+        },
+        "tensorboard-tasks": {"GET": files.list_tensorboards, "DELETE": files.stop_tensorboards},
     }
 
 
@@ -98,15 +101,12 @@ def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
 
 
 async def _version(request: Request) -> Response:
-    """The version as bare text with JSON's content type, as from NNI: its page requires that."""
-    context: ApiContext = request.app.state.context
-    return Response(_three_parts(context.version), media_type="application/json")
+    """The version as bare text with JSON's content type, as from NNI: its page requires that.
 
-
-def _three_parts(version: str) -> str:
-    """The version in three parts: NNI's page parses one with two as a number and fails."""
-    missing: Sequence[str] = ["0"] * (2 - version.count("."))
-    return ".".join([version, *missing])
+    It has three parts: NNI's page parses one with two as a number and fails.
+    """
+    version: str = request.app.state.context.version
+    return Response(version + ".0" * (2 - version.count(".")), media_type="application/json")
 
 
 def _without_last_slash(scope: Scope) -> Scope:

@@ -21,7 +21,7 @@ from nni_manager.api.nni.addressed import (
     read_json,
     require_writable,
 )
-from nni_manager.config.masking import mask
+from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.domain.text import require_finite
@@ -124,7 +124,6 @@ async def stop(request: Request) -> Response:
 
 
 async def _wait_until_stored(experiment: OpenExperiment, stopping: asyncio.Task[None]) -> None:
-    """Waits until the stop is stored, or was refused."""
     with experiment.changes.watch() as news:
         stopping.add_done_callback(lambda _: news.set())
         while not stopping.done() and (await experiment.database.read(experiments.load)).status not in _ENDING:

@@ -24,8 +24,7 @@ from starlette.types import Receive, Scope, Send
 from nni_manager.api.access.guard import HARDENING, BodyTooLarge
 from nni_manager.api.errors import FAULT
 from nni_manager.api.runners import trial_posts as posts
-from nni_manager.api.runners.trial_posts import Json
-from nni_manager.api.runners.trial_room import Body, Room
+from nni_manager.api.runners.trial_posts import Body, Json, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.experiments.attempt_reports import AttemptReports, RunnerIdentity

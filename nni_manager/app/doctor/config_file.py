@@ -12,7 +12,7 @@ from nni_manager.app import identity
 from nni_manager.app.doctor import data_directory, shared_places
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
 from nni_manager.config import admission, credentials, experiment_file
-from nni_manager.config.daemon_settings.settings import TEMPORARY, own_environment
+from nni_manager.config.settings import TEMPORARY, own_environment
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.machines.keeper import machines
@@ -68,13 +68,19 @@ def _preflight(
     """Findings of the training service's preflight."""
     connections = Connections(*identity.shown_to_machines(data_dir))
     folder = Path(spec.working_directory) / "doctor"
-    for found in asyncio.run(_ask(service, folder, secrets, credentials.filled_storage(spec, secrets), connections)):
+    storage, environment = credentials.filled_storage(spec, secrets), spec.kept_of(own_environment())
+    for found in asyncio.run(_ask(service, folder, secrets, storage, connections, environment)):
         sentence = f"{service.service}: {found.subject}: {found.sentence}"
         yield CheckFinding(verdict=_VERDICTS[found.severity], check="preflight", sentence=sentence, advice=found.fix)
 
 
 async def _ask(
-    service: PlatformSpec, folder: Path, secrets: Mapping[str, str], storage: Json | None, connections: Connections
+    service: PlatformSpec,
+    folder: Path,
+    secrets: Mapping[str, str],
+    storage: Json | None,
+    connections: Connections,
+    environment: Mapping[str, str],
 ) -> Sequence[PreflightFinding]:
     """The training service's findings; one that needs this machine's keeper gets a temporary keeper."""
     with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
@@ -82,7 +88,7 @@ async def _ask(
         async with connected(process, "doctor's") as keeper:
             connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.shared_object(Places)))
             try:
-                host = standalone_host("doctor", service.service, folder, connections, storage)
+                host = standalone_host("doctor", service.service, folder, connections, storage, environment=environment)
                 return await preflight.ask(service, secrets, host)
             finally:
                 await process.ended(_KEEPER_END_S)

@@ -16,8 +16,8 @@ from nni_manager.app.doctor import (
     shared_places,
 )
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok
-from nni_manager.config.daemon_settings import settings as configured
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config import settings as configured
+from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import NniManagerError
 
 _Look = Callable[[], Iterator[CheckFinding]]

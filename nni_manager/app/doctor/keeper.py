@@ -16,7 +16,7 @@ from typing import Any
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.client import address
 from nni_manager.client.manager_client import ManagerClient
-from nni_manager.config.daemon_settings.settings import TEMPORARY
+from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import NniManagerError, PlatformError
 from nni_manager.domain.experiment import HoldCode
 from nni_manager.machines.keeper.client import Job

@@ -9,7 +9,7 @@ from nni_manager.app.doctor import running_daemon
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.app.listening import ports, trial_listener, trial_tls
 from nni_manager.app.listening.ports import SHORTEST_TOKEN, is_loopback
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.endpoint import DEFAULT_PORT
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 

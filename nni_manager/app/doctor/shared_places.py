@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
-from nni_manager.config.daemon_settings import settings as configured
+from nni_manager.config import settings as configured
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.store.folder import Folder

@@ -13,7 +13,7 @@ from nni_manager.app.listening import ports
 from nni_manager.app.listening.endpoint_application import EndpointParts
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import Reserved, http_address, reserve, reserve_in_thread
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.endpoint import DEFAULT_PORT, Endpoint, EndpointWish
 from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniManagerError
 

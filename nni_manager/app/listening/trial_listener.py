@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from nni_manager.app.listening import trial_tls
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import Reserved, http_address, reserve, reserve_in_thread
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentWarning
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings

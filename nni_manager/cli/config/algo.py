@@ -1,8 +1,9 @@
-"""`nnictl algo`: registers users' tuners and assessors under names."""
+"""`nnictl algo`: registers users' tuners and assessors under names, as NNI's meta file describes them."""
 
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.caller import data_directory_option
-from nni_manager.cli.output import table, terminal
-from nni_manager.cli.output.table import Column
-from nni_manager.cli.output.values import echo_json
-from nni_manager.client.caller import MANAGER_VARIABLE, resolve_data_directory
+from nni_manager.cli import output
+from nni_manager.cli.output import Column, echo_json
+from nni_manager.cli.session import data_directory_option
+from nni_manager.client.caller import MANAGER_VARIABLE, own_environment, resolve_data_directory
+from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.domain.experiment import AlgorithmSpec
 
 if TYPE_CHECKING:
     from nni_manager.config.registered_algorithms import Registered
+
 
 _HEADERS = ("NAME", "TYPE", "SOURCE", "CLASS", "FOLDER")
 
@@ -40,11 +43,10 @@ def register(meta_path: str, data_dir: str | None) -> None:
     classArgs and classArgsValidator. The module is installed, or stands beside the meta file. The classes are imported
     to see that they are there.
     """
-    from nni_manager.cli.config import algo_meta
     from nni_manager.config import registered_algorithms
 
     directory = _directory(data_dir)
-    for each in algo_meta.read(meta_path):
+    for each in read_meta(meta_path):
         replaced = registered_algorithms.register(directory, each)
         click.echo(f"{each.kind} {each.name} is {'registered anew' if replaced else 'registered'}: {each.class_name}")
 
@@ -65,7 +67,6 @@ def unregister(name: str, data_dir: str | None) -> None:
 @data_directory_option
 def show(name: str, data_dir: str | None) -> None:
     """Print what is known of an algorithm, as JSON."""
-    from nni_manager.cli.config.algo_meta import as_json
 
     for each in _registered(_directory(data_dir)):
         if each.name.lower() == name.lower():
@@ -100,11 +101,10 @@ def list_algorithms(as_json: bool, data_dir: str | None) -> None:
         names = ("name", "type", "source", "className", "codeDirectory")
         columns = [Column(header=header) for header in _HEADERS]
         rows = [tuple(str(one.get(name, "")) for name in names) for one in found]
-        click.echo(table.layout(columns, rows, terminal.width()).text)
+        click.echo(output.layout(columns, rows, output.terminal_width()).text)
 
 
 def _alias(command: click.Command, name: str) -> None:
-    """Adds a hidden command under NNI's short name of `command`."""
     short = copy.copy(command)
     short.hidden = True
     algo.add_command(short, name)
@@ -141,3 +141,101 @@ def _directory(data_dir: str | None) -> Path:
             " there, or give --data-dir"
         )
     return resolve_data_directory(data_dir)
+
+
+_KINDS = {"tuner": "tuner", "advisor": "tuner", "assessor": "assessor"}
+
+
+def read_meta(file: str) -> list[Registered]:
+    """The algorithms of a meta file: one, or all below its key `algorithms`. Raises ConfigInvalid, InvalidInput."""
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    meta = _load(str(path), file)
+    entries = meta.get("algorithms") or [meta]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise _invalid(file, "algorithms", "must be a list of mappings")
+    return [_described(entry, path.parent, file) for entry in entries]
+
+
+def _load(path: str, file: str) -> dict[str, Any]:
+    from nni_manager.config.reading import yaml_reader
+    from nni_manager.config.reading.source import read_text
+
+    meta = yaml_reader.read(read_text(path), file).root.value
+    if not isinstance(meta, dict):
+        raise _invalid(file, "", "must be a mapping with algoType, builtinName and className")
+    return meta
+
+
+def _described(entry: dict[str, Any], folder: Path, file: str) -> Registered:
+    from nni_manager.config.registered_algorithms import Registered
+
+    for name in ("algoType", "builtinName", "className"):
+        if not isinstance(entry.get(name), str) or not entry[name].strip():
+            raise _invalid(file, name, "is required: algoType, builtinName and className are text")
+    if entry["algoType"] not in _KINDS:
+        raise _invalid(file, "algoType", f"must be one of {', '.join(_KINDS)}")
+    class_args, validator = entry.get("classArgs") or {}, entry.get("classArgsValidator") or ""
+    if not isinstance(class_args, dict) or not isinstance(validator, str):
+        raise _invalid(file, "classArgs", "must be a mapping, and classArgsValidator a class")
+    classes = [name for name in (entry["className"], validator) if name]
+    return Registered(
+        name=entry["builtinName"].strip(),
+        kind=_KINDS[entry["algoType"]],
+        class_name=entry["className"],
+        code_directory=_folder_of(_KINDS[entry["algoType"]], classes, folder, file),
+        class_args=class_args,
+        accepts_class_args=entry.get("acceptClassArgs", True) is not False,
+        validator=validator,
+    )
+
+
+def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
+    """The folder of an algorithm's module: the meta file's folder if the module is there, empty if it is installed.
+
+    Raises ConfigInvalid.
+    """
+    for name in classes:
+        if "." not in name.strip("."):
+            raise _invalid(
+                file, "className", f"{name!r} must name a module and a class in it, such as my_tuner.MyTuner"
+            )
+    top = classes[0].partition(".")[0]
+    beside = (folder / f"{top}.py").is_file() or (folder / top).is_dir()
+    directory = str(folder) if beside else ""
+    if complaint := _complaint(kind, classes, directory):
+        advice = "" if beside else "; install it there, or put it beside the meta file"
+        raise _invalid(file, "className", f"{complaint}{advice}")
+    return directory
+
+
+def _complaint(kind: str, classes: list[str], directory: str) -> str:
+    """Why the Python that would run the classes (the caller's default) cannot import them; empty: it can."""
+    import asyncio
+
+    from nni_manager.config import user_classes
+
+    labels = dict(zip((kind, "validator"), classes, strict=False))
+    asked = {label: AlgorithmSpec(class_name=name, code_directory=directory) for label, name in labels.items()}
+    environment = own_environment()
+    python = user_classes.python("", environment)
+    refusals = asyncio.run(user_classes.find(asked, python, environment))
+    return "; ".join(user_classes.sentence(asked[label], python, refusal) for label, refusal in refusals.items())
+
+
+def _invalid(file: str, field: str, message: str) -> ConfigInvalid:
+    return ConfigInvalid([Problem(message=message, field=field, file=file)])
+
+
+def as_json(registered: Registered) -> str:
+    """A registered algorithm as JSON, with the keys of NNI's meta file; a key without a value is left out."""
+    meta = {
+        "algoType": registered.kind,
+        "builtinName": registered.name,
+        "className": registered.class_name,
+        "codeDirectory": registered.code_directory,
+        "classArgs": dict(registered.class_args),
+        "acceptClassArgs": registered.accepts_class_args,
+        "classArgsValidator": registered.validator,
+        "source": "user",
+    }
+    return json.dumps({name: value for name, value in meta.items() if value not in ("", {})}, indent=2)

@@ -7,20 +7,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from nni_manager.cli.caller import data_directory_option, tuner_python_option
 from nni_manager.cli.command_group import BAD_INPUT
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.output.values import echo_json, warn
-from nni_manager.cli.session import Connect, to_read
+from nni_manager.cli.output import echo_json, warn
+from nni_manager.cli.session import Connect, data_directory_option, to_read, tuner_python_option
 from nni_manager.client.caller import own_environment, program, resolve_data_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
-
-if TYPE_CHECKING:
-    from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec
 
 
 @click.group()
@@ -44,7 +41,11 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
         echo_json([verdict.as_json() for verdict in verdicts])
     else:
         for verdict in verdicts:
-            _tell(verdict)
+            if verdict.summary:
+                click.echo(f"{verdict.file}: {verdict.summary}")
+            for problem in verdict.problems:
+                click.echo(str(problem), err=True)
+            warn(map(str, verdict.warnings))
     if any(verdict.problems for verdict in verdicts):
         sys.exit(BAD_INPUT)
 
@@ -85,14 +86,6 @@ def show(connect: Connect, *, id: str | None) -> None:
     echo_json(client.experiment(selection.choose(client, id))["config"])
 
 
-def _tell(verdict: _Verdict) -> None:
-    if verdict.summary:
-        click.echo(f"{verdict.file}: {verdict.summary}")
-    for problem in verdict.problems:
-        click.echo(str(problem), err=True)
-    warn(map(str, verdict.warnings))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdict:
     """The verdict on one experiment file: the checks of `create`, made without a daemon."""
@@ -126,14 +119,12 @@ def _check_file(file: Path, data_directory: Path, python: str) -> _Verdict:
     try:
         admission.check_here(spec, data_directory, own_environment(), file=str(file), python=python)
     except InvalidInput as error:
-        return _Verdict(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
+        told = [Problem(message=str(error), file=str(file))]
+        problems = error.problems if isinstance(error, ConfigInvalid) else told
+        return _Verdict(file=str(file), problems=problems, warnings=spec.warnings)
     return _Verdict(
         file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *admission.without_direction(spec, str(file))]
     )
-
-
-def _problems(error: InvalidInput, file: str) -> Sequence[Problem]:
-    return error.problems if isinstance(error, ConfigInvalid) else [Problem(message=str(error), file=file)]
 
 
 def _summary(spec: ExperimentSpec) -> str:

@@ -1,24 +1,33 @@
-"""`nni-manager status` and `nni-manager stop`: the daemon itself."""
+"""`nni-manager status`, `stop`, `doctor` and `identity`: the daemon itself, what it needs, and its data directory."""
 
 from __future__ import annotations
 
+import json
 import os
 import select
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from nni_manager.cli import output
+from nni_manager.cli.command_group import FAILED
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
-from nni_manager.cli.experiment.stop import stop as stop_experiments
-from nni_manager.cli.output import terminal
-from nni_manager.cli.output.values import echo_json, facts
-from nni_manager.cli.session import current, daemon_options
-from nni_manager.client.chosen_daemon import connect
+from nni_manager.cli.experiment.update import stop as stop_experiments
+from nni_manager.cli.output import echo_json, facts
+from nni_manager.cli.session import ManagerClient, current, daemon_options, data_directory_option
+from nni_manager.client.caller import connect, resolve_data_directory
 from nni_manager.client.formats import moment
+from nni_manager.domain.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
+    from nni_manager.app.doctor.finding import CheckFinding
+
 
 #: Seconds to wait for the daemon's end.
 _PATIENCE_S = 10
@@ -47,7 +56,7 @@ def status(*, as_json: bool, **_: object) -> None:
                 "experiments": f"{len(found)}, open: {selection.listing(at_work) or 'none'}",
                 "ends": "with the last open experiment" if daemon["endsByItself"] else "when it is told to",
             },
-            terminal.width(),
+            output.terminal_width(),
         )
     )
 
@@ -76,7 +85,10 @@ def stop(*, ids: tuple[str, ...], port: int | None, everything: bool, **_: objec
 def _end(client: ManagerClient) -> None:
     daemon = client.daemon()
     at_work = [one["id"] for one in client.experiments() if selection.is_open(one)]
-    process = _opened(daemon["pid"]) if client.is_here else None
+    process = None
+    if client.is_here:
+        with suppress(OSError):  # in another container the process has another id
+            process = os.pidfd_open(daemon["pid"])
     client.stop_daemon()
     has_ended = process is None or bool(select.select([process], [], [], _PATIENCE_S)[0])
     if process is not None:
@@ -86,14 +98,6 @@ def _end(client: ManagerClient) -> None:
         click.echo(
             f"Open experiments, whose trials go on: {selection.listing(at_work)}; the next daemon takes them up."
         )
-
-
-def _opened(pid: int) -> int | None:
-    """A descriptor of the daemon's process; None in another container, where the process has another id."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
 
 
 def _running() -> ManagerClient | None:
@@ -110,3 +114,92 @@ def _running() -> ManagerClient | None:
 
 def _none() -> str:
     return f"no daemon runs for {current().data_directory}"
+
+
+_COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
+
+
+@click.command()
+@data_directory_option
+@click.option(
+    "--config", "-c", type=click.Path(path_type=Path), metavar="FILE", help="An experiment file that is to run here."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
+    """Look at what experiments need: disk, ports, clock, keeper, tuners. Changes nothing.
+
+    Exit code 0 when nothing fails, 1 otherwise.
+    """
+    from nni_manager.app.doctor.examination import examine
+
+    found = _printed(examine(resolve_data_directory(data_dir), os.environ, config=config), quiet=as_json)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
+    else:
+        click.echo(_summary([finding.verdict for finding in found]))
+    sys.exit(FAILED if any(finding.verdict == "FAIL" for finding in found) else 0)
+
+
+def _printed(findings: Iterator[CheckFinding], *, quiet: bool) -> list[CheckFinding]:
+    """The findings as a list; each is printed at once unless `quiet`, since some checks take a second."""
+    found = []
+    for finding in findings:
+        found.append(finding)
+        if not quiet:
+            click.echo(_line(finding))
+    return found
+
+
+def _line(finding: CheckFinding) -> str:
+    verdict = click.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
+    advice = f": {finding.advice}" if finding.advice else ""
+    return f"{verdict}  {finding.check:<14}  {' '.join(finding.sentence.split())}{advice}"
+
+
+def _summary(verdicts: Iterable[str]) -> str:
+    counts = {verdict: 0 for verdict in _COLOURS}
+    for verdict in verdicts:
+        counts[verdict] += 1
+    if counts["FAIL"]:
+        return f"{counts['FAIL']} of {sum(counts.values())} checks failed."
+    warned = f", {counts['WARN']} with a warning" if counts["WARN"] else ""
+    return f"All {sum(counts.values())} checks passed{warned}."
+
+
+@click.command()
+@click.option("--moved", is_flag=True, help="It was moved here, and no manager runs on it elsewhere any more.")
+@click.option("--own", is_flag=True, help="It is a copy: give it a name of its own.")
+@data_directory_option
+def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
+    """Show the name by which the data directory is known on other machines, or settle which directory has that name.
+
+    Machines take jobs of one data directory under a name. --moved: the directory was moved and keeps its trials there.
+    --own: it is a copy, which gets another name and other folders; the trials stay with the original.
+    """
+    from nni_manager.app import identity as names
+
+    directory = resolve_data_directory(data_dir)
+    if moved and own:
+        raise InvalidInput("--moved and --own say different things; give one of them")
+    if names.known(directory) == names.NOBODY:
+        raise InvalidInput(f"{directory} has no name yet: no daemon has used it")
+    if moved:
+        names.claim(directory)
+        click.echo(
+            f"{names.known(directory)} is in {directory} from now on; machines are asked again within minutes, or"
+        )
+        click.echo("at once by `nnictl resume ID`.")
+    elif own:
+        _separate(directory)
+    else:
+        click.echo(f"{names.known(directory)} in {directory}")
+
+
+def _separate(directory: Path) -> None:
+    from nni_manager.app import identity as names
+    from nni_manager.client.daemon import is_taken
+
+    if is_taken(directory):
+        raise Conflict(f"the daemon of {directory} runs; end it first with `nni-manager stop`, trials go on")
+    before = names.known(directory)
+    click.echo(f"{names.separate(directory)} is the name of {directory} from now on, not {before}.")

@@ -1,11 +1,15 @@
-"""`nni-manager serve` (the daemon), `runner` (the program that runs trials in containers of a cluster) and
-`stand-in-path` (the substitute for NNI's SDK)."""
+"""`nni-manager serve` (the daemon), and what other programs get of this installation.
+
+`runner` is the program that runs trials in containers of a cluster, `stand-in-path` the substitute for NNI's SDK,
+`nni-hook` the shell code with which NNI's own launchers start experiments on our daemon.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,9 +18,24 @@ from typing import Any
 
 import click
 
-from nni_manager.cli.caller import data_directory_option
+from nni_manager.cli.session import data_directory_option
 from nni_manager.client.caller import read_token
 from nni_manager.domain.errors import InvalidInput, NniManagerError
+from nni_manager.programs import hook
+
+
+@click.command("nni-hook")
+def nni_hook() -> None:
+    """Print shell code with which NNI's own nnictl and Python programs start experiments on this daemon.
+
+    For a shell of the environment that has NNI: eval "$(nni-manager nni-hook)"
+    """
+    folder = Path(hook.__file__).parent / "path"
+    node = folder / "nni_node" / "node"
+    if not os.access(node, os.X_OK):
+        raise NniManagerError(f"{node} may not be executed: make it so (`chmod +x`), or install nni-manager anew")
+    click.echo(f'export PYTHONPATH={shlex.quote(str(folder))}"${{PYTHONPATH:+:$PYTHONPATH}}"')
+    click.echo(f"export NNI_NODE_PYTHON={shlex.quote(sys.executable)}")
 
 
 @click.group()
@@ -34,7 +53,7 @@ def runner() -> None:
 )
 def build(output: Path) -> None:
     """Write the trial runner as one file that needs Python 3.7 or newer and nothing else."""
-    from nni_manager.platform_kit.runner_archive import runner_archive
+    from nni_manager.platform_kit.payload import runner_archive
 
     data = runner_archive()
     try:
@@ -129,17 +148,15 @@ def serve(
 def _serve(settings: dict[str, object], **listeners: Any) -> int:
     gc.disable()  # until all is built: collecting garbage during the imports is a sixth of the start
     from nni_manager.app import serve as app
-    from nni_manager.config.daemon_settings import settings as configured
+    from nni_manager.config import settings as configured
 
     settings["allow_local_users"] = _allowed(settings["allow_local_users"])
-    code: int = app.serve(configured.load(settings, os.environ), **listeners)
-    return code
+    return int(app.serve(configured.load(settings, os.environ), **listeners))
 
 
 def _allowed(text: object) -> object:
     """The value of ``--allow-local-users``. Raises InvalidInput."""
-    from nni_manager.config.daemon_settings.local_users import local_users
-    from nni_manager.config.reading.plain_scalars import plain_value
+    from nni_manager.config.reading.scalars import local_users, plain_value
 
     try:
         return local_users(plain_value(text)) if isinstance(text, str) else None

@@ -1,4 +1,4 @@
-"""`nnictl create`, `resume` and `view`: the commands that open an experiment."""
+"""`nnictl create`, `resume` and `view`, which open an experiment; `plan`: where its first trials would go."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from nni_manager.cli.caller import tuner_python_option
 from nni_manager.cli.experiment import selection, webui
-from nni_manager.cli.output.values import facts, warn
-from nni_manager.cli.session import Connect, connected, current, same_daemon
+from nni_manager.cli.experiment.watch import follow
+from nni_manager.cli.output import echo_json, facts, warn
+from nni_manager.cli.session import Connect, ManagerClient, connected, current, same_daemon, tuner_python_option
 from nni_manager.client.caller import is_text, program
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.programs import given_secrets
+from nni_manager.programs import given_secrets, progress
 from nni_manager.programs.request import Source, prepare
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -105,17 +102,18 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
 
 def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
     """(client of the daemon, fields of its request to make the experiment). `python`: as in `Source`."""
-    text, directory = _read(file)
-    source = Source(text=text, directory=directory, file=file, python=python)
+    from nni_manager.config.reading.source import read_text
+
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    if not is_text(str(path)):
+        raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
+    source = Source(text=read_text(str(path)), directory=str(path.parent), file=file, python=python)
     return prepare(source, current(), connect, warn)
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
     _tell(client, id, what, {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"})
     if foreground:
-        from nni_manager.cli.experiment.wait_for_end import follow
-        from nni_manager.programs import progress
-
         sys.exit(follow(client, id, progress.display_for(sys.stdout), where=same_daemon()))
 
 
@@ -126,18 +124,14 @@ def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -
     """
     found = client.experiment(id)
     program = click.get_current_context().find_root().command.name
-    kept = {"keeps": _kept(found["variables"])} if what == "started" else {}
+    variables = f"{found['variables'] or 0} variables of your environment; `callerEnvironment` in the file says which"
+    kept = {"keeps": variables} if what == "started" else {}
     commands = {name: f"{program} {command} {id}{same_daemon()}" for name, command in hints.items()}
     shown = _shown(client, found)
     click.echo(f"Experiment {id} {what}.")
     click.echo(facts({"folder": found["logPath"], **shown, **commands, **kept}))
     click.echo(_as_nni(id, shown["page"]))
     warn(warning["message"] for warning in found["warnings"])
-
-
-def _kept(variables: int | None) -> str:
-    """The text about the environment that an experiment keeps."""
-    return f"{variables or 0} variables of your environment; `callerEnvironment` in the file says which"
 
 
 def _as_nni(id: str, page: str) -> str:
@@ -149,7 +143,6 @@ def _as_nni(id: str, page: str) -> str:
 
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
-    """The address of an experiment's page, and the port and URL prefix of its endpoint for NNI's tools."""
     endpoint = experiment["endpoint"]
     if not endpoint:
         return {"page": webui.service_page(client, experiment["id"])}
@@ -168,16 +161,6 @@ def _absolute(path: str | None) -> str | None:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _read(file: str) -> tuple[str, str]:
-    """The text of an experiment file, and its absolute folder. Raises InvalidInput."""
-    from nni_manager.config.reading.source import read_text
-
-    path = Path(os.path.abspath(os.path.expanduser(file)))
-    if not is_text(str(path)):
-        raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
-    return read_text(str(path)), str(path.parent)
-
-
 #: Term in the reason → the `nnictl update` command that changes it.
 _COMMANDS = {
     "maxTrialNumber": "trialnum {} -v NUMBER",
@@ -193,3 +176,35 @@ def more_trials(state: Mapping[str, Any]) -> str:
         f"`nnictl update {text.format(id_)}{same_daemon()}`" for what, text in _COMMANDS.items() if what in reason
     ]
     return f"it makes no more trials: {reason}; for more, {' and '.join(commands)}" if reason else ""
+
+
+@click.command()
+@connected
+@click.option("--config", "-c", required=True, metavar="FILE", help="The experiment file, YAML or JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(connect: Connect, *, config: str, as_json: bool) -> None:
+    """Say where the first trials of an experiment would go now, and why not elsewhere. Nothing is started."""
+    client, experiment = sent(connect, config, "")
+    services = client.plan(**experiment)
+    if as_json:
+        echo_json(services)
+    else:
+        click.echo("\n".join(line for service in services for line in _lines(service)))
+
+
+def _lines(service: dict[str, Any]) -> list[str]:
+    name, trials, places = service["service"], service["trials"], service["places"]
+    if service["trouble"]:
+        return [f"{name}: cannot be asked: {service['trouble']}"]
+    if places is None:
+        return [f"{name}: decides itself where trials run"]
+    now = f"{len(places)} of the first {trials} trials would start now" if trials > 1 else _only(places)
+    return [
+        f"{name}: {now}",
+        *(f"  trial {number}: {place}" for number, place in enumerate(places, start=1)),
+        *(f"  no more: {why}" for why in service["whyNot"].values()),
+    ]
+
+
+def _only(places: list[str]) -> str:
+    return "the first trial would start now" if places else "the first trial would wait"

@@ -10,7 +10,7 @@ import click
 
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.export import FACTS
-from nni_manager.cli.output.values import warn
+from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus
@@ -30,8 +30,7 @@ def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
     entries = [_entry(entry, number) for number, entry in enumerate(read) if not _is_without_result(entry)]
     if not entries:
         raise InvalidInput(f"--filename {filename}: none of its {len(read)} trials succeeded with a result")
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     for batch in _batches(entries):
         client.import_data(id_, batch)
     warn(_unknown_parameters(entries, client.experiment(id_)["config"].get("searchSpace")))
@@ -56,15 +55,9 @@ def _read(file: str) -> list[Any]:
 
 
 def _is_without_result(entry: Any) -> bool:
-    """Whether an entry comes from an export, and its trial did not succeed or has no result."""
     if not isinstance(entry, dict) or "status" not in entry:
         return False
     return entry["status"] != TrialStatus.SUCCEEDED or entry.get("value") is None
-
-
-def _without_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry without the fields of an export that tuners do not use."""
-    return {name: value for name, value in entry.items() if name not in FACTS}
 
 
 def _entry(entry: Any, number: int) -> dict[str, Any]:
@@ -72,8 +65,9 @@ def _entry(entry: Any, number: int) -> dict[str, Any]:
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
     value = entry["value"]
+    used = {name: one for name, one in entry.items() if name not in FACTS}  # the other fields of an export
     try:
-        return {**_without_facts(entry), "value": json.loads(value) if isinstance(value, str) else value}
+        return {**used, "value": json.loads(value) if isinstance(value, str) else value}
     except ValueError:
         raise InvalidInput(f"--filename: entry {number}: value is text and no JSON; give a number") from None
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import click
 
-from nni_manager.cli.experiment import disk_words, origin, selection
-from nni_manager.cli.output import table, terminal
-from nni_manager.cli.output.table import Column, Row
-from nni_manager.cli.output.values import echo_json, facts, warn
-from nni_manager.cli.session import Connect, connected, nothing_is_open, to_read
-from nni_manager.client.formats import compact, direction, duration, moment, number
-from nni_manager.domain.errors import NotFound
+from nni_manager.cli import output
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.output import Column, Row, echo_json, facts, warn
+from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
+from nni_manager.client.formats import compact, direction, duration, moment, number, size
+from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.programs import pareto_set, progress
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -55,11 +52,13 @@ def list_experiments(
     found = [one for one in known if _is_wanted(one, everything, wanted)]
     found = found[-limit:] if limit else found
     if known:
-        warn(disk_words.warnings(connect()))
+        client = connect()
+        with suppress(NniManagerError):  # the disk does not answer, or the manager is of an earlier version
+            warn(filter(None, [client.disk()["warning"]]))
     if as_json:
         echo_json(found)
     elif found:
-        click.echo(table.layout(_columns(), map(_row, found), terminal.width()).text)
+        click.echo(output.layout(_columns(), map(_row, found), output.terminal_width()).text)
     elif status:
         click.echo(f"No experiment is {wanted}.")
     else:
@@ -101,12 +100,12 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
     """Show everything about an experiment."""
     client = connect()
     found = client.experiment(selection.choose(client, id))
-    record, use = client.provenance(found["id"]), disk_words.use(client, found["id"])
+    record, use = client.provenance(found["id"]), disk_use(client, found["id"])
     if as_json:
         echo_json({**found, "provenance": record, "disk": use})
     else:
-        told = {**_status(found), **_description(found), **origin.facts(record), **disk_words.facts(use)}
-        click.echo(facts(told, terminal.width()))
+        told = {**_status(found), **_description(found), **_origin(record), **_disk_facts(use)}
+        click.echo(facts(told, output.terminal_width()))
 
 
 @experiment.command()
@@ -120,7 +119,7 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
     if as_json:
         echo_json({name: found[name] for name in ("id", "status", "hold", "errors", "warnings", "services")})
     else:
-        click.echo(facts(_status(found), terminal.width()))
+        click.echo(facts(_status(found), output.terminal_width()))
         if details := (found["hold"] or {}).get("details"):
             click.echo(details.rstrip())
 
@@ -139,7 +138,7 @@ def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: boo
     if not chosen:
         click.echo("No experiment is stopped.")
         return
-    if not yes and not terminal.confirmed(_question(client, chosen)):
+    if not yes and not output.confirmed(_question(client, chosen)):
         what = f"experiment {chosen[0]} was" if len(chosen) == 1 else f"{len(chosen)} experiments were"
         raise click.ClickException(
             f"{what} kept; --yes removes {'it' if len(chosen) == 1 else 'them'} without a question"
@@ -231,12 +230,50 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "time at work": duration(experiment["execDurationMs"] / 1000),
         "trials made": str(experiment["trialsMade"]),
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
-        f"best{direction(experiment.get('optimizeMode'))}": _best(best) if best else "",
+        f"best{direction(experiment.get('optimizeMode'))}": f"{number(best['value'])} (trial {best['trialId']})"
+        if best
+        else "",
         "best parameters": compact(best["parameters"]) if best else "",
         **pareto_set.facts(experiment),
         "config": compact(experiment["config"]),
     }
 
 
-def _best(best: dict[str, Any]) -> str:
-    return f"{number(best['value'])} (trial {best['trialId']})"
+def _origin(record: Mapping[str, Any] | None) -> dict[str, str]:
+    """Label → text; empty where nothing was recorded."""
+    if record is None:
+        return {}
+    return {"code": _code(record["code"]), "python": _python(record["python"]), "made on": record["host"]}
+
+
+def _code(code: Mapping[str, Any]) -> str:
+    if code["problem"]:
+        return f"{code['directory']} ({code['problem']})"
+    changes = [f"{len(code['diff'].splitlines())} lines of diff"] if code["diff"] else []
+    changes += [f"{len(code['untracked'])} files that git does not know"] if code["untracked"] else []
+    branch = f" of {code['branch']}" if code["branch"] else ""
+    return f"{code['directory']}, commit {code['commit'][:12]}{branch}, {' and '.join(changes) or 'nothing changed'}"
+
+
+def _python(python: Mapping[str, Any]) -> str:
+    if python["problem"]:
+        return f"{python['executable']} ({python['problem']})"
+    return f"{python['executable']}, {python['version']}, {len(python['packages'])} packages"
+
+
+_PARTS = ("trials", "database", "checkpoints", "code")
+
+
+def disk_use(client: ManagerClient, id: str) -> dict[str, Any] | None:
+    """What an experiment takes, as the API tells it; None: not known."""
+    try:
+        return client.disk_use(id)
+    except NniManagerError:
+        return None
+
+
+def _disk_facts(found: dict[str, Any] | None) -> dict[str, str]:
+    if found is None:
+        return {"on disk": "not known: its folder is large, its disk does not answer, or the manager is an earlier one"}
+    named = ", ".join(f"{name} {size(found[name])}" for name in _PARTS if found[name])
+    return {"on disk": f"{size(found['total'])} in {found['files']} files" + (f" ({named})" if named else "")}

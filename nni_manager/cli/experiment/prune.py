@@ -1,21 +1,29 @@
-"""`nnictl experiment prune`: removes old stopped experiments, after a list of what goes."""
+"""`nnictl experiment prune`: removes old stopped experiments, after a list of what goes.
+
+Of those that are kept for their results, what cannot be compared stays.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
-from nni_manager.cli.experiment import disk_words, kept_results, selection
-from nni_manager.cli.output import table, terminal
-from nni_manager.cli.output.table import Column
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli import output
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.listing import disk_use
+from nni_manager.cli.output import Column
+from nni_manager.cli.session import Connect, ManagerClient, connected
 from nni_manager.client.formats import moment, number, size
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.metrics import OptimizeMode
 
 Experiment = dict[str, Any]
+#: Seconds for all sizes of a list; those that are not told within are left out.
+_SIZES_S = 30.0
 
 
 def _age(context: click.Context, _: click.Parameter, text: str | None) -> float | None:
@@ -58,10 +66,10 @@ def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, 
     if not found:
         click.echo("No stopped experiment is to be removed.")
         return
-    sizes = disk_words.totals(client, [one["id"] for one in found])
-    click.echo(table.layout(_COLUMNS, map(_row, found, sizes), terminal.width()).text)
-    what = f"{len(found)} experiment{'s' if len(found) > 1 else ''}, {disk_words.total(sizes)}"
-    if not yes and not terminal.confirmed(f"Remove {what}, with all that is in their folders?"):
+    sizes = _totals(client, [one["id"] for one in found])
+    click.echo(output.layout(_COLUMNS, map(_row, found, sizes), output.terminal_width()).text)
+    what = f"{len(found)} experiment{'s' if len(found) > 1 else ''}, {_total(sizes)}"
+    if not yes and not output.confirmed(f"Remove {what}, with all that is in their folders?"):
         raise click.ClickException(f"nothing was removed; --yes removes {what} without a question")
     _remove(client.delete, found)
 
@@ -76,7 +84,7 @@ def chosen(
 ) -> list[Experiment]:
     """The stopped experiments that are to go, oldest first. Those that are kept for their results are the best of all
     with their name, open and archived ones included."""
-    kept = kept_results.ids(experiments, keep_best) if keep_best is not None else frozenset()
+    kept = kept_ids(experiments, keep_best) if keep_best is not None else frozenset()
     return [one for one in old(experiments, now_ms, older_than_s, archived=archived) if one["id"] not in kept]
 
 
@@ -97,12 +105,28 @@ def _is_old(experiment: Experiment, now_ms: float, older_than_s: float | None) -
 
 def _tell_kept(candidates: Sequence[Experiment]) -> None:
     """Says which stay although no result of them is the reason."""
-    unknown = [one["id"] for one in candidates if not kept_results.is_known(one)]
-    unnamed = [one["id"] for one in candidates if kept_results.is_known(one) and not one["name"]]
+    unknown = [one["id"] for one in candidates if not is_known(one)]
+    unnamed = [one["id"] for one in candidates if is_known(one) and not one["name"]]
     if unknown:
         click.echo(f"Kept, as their results are not known: {selection.listing(unknown)}.")
     if unnamed:
         click.echo(f"Kept, as there is no name to compare them by: {selection.listing(unnamed)}.")
+
+
+def _totals(client: ManagerClient, ids: Iterable[str]) -> list[int | None]:
+    """Bytes of each experiment; None: not known."""
+    until_s, found = time.monotonic() + _SIZES_S, []
+    for id_ in ids:
+        told = disk_use(client, id_) if time.monotonic() < until_s else None
+        found.append(None if told is None else int(told["total"]))
+    return found
+
+
+def _total(sizes: Sequence[int | None]) -> str:
+    """``3.4 MB``, and how many are not in it."""
+    known = [one for one in sizes if one is not None]
+    missing = len(sizes) - len(known)
+    return size(sum(known)) + (f" and {missing} of unknown size" if missing else "")
 
 
 _COLUMNS = [
@@ -138,3 +162,38 @@ def _remove(delete: Callable[[str], None], found: Sequence[Experiment]) -> None:
             kept.append(f"{one['id']}: {error}")
     if kept:
         raise click.ClickException(f"not removed: {'; '.join(kept)}")
+
+
+#: Name, direction and objectives: results of one group can be compared.
+_Group = tuple[str, str | None, tuple[tuple[str, str], ...]]
+
+
+def kept_ids(experiments: Sequence[Experiment], count: int) -> frozenset[str]:
+    """Ids of the `count` best of each group, and of all without a name or with results that are not known. One without
+    a single best result comes last in its group, then the newest comes first."""
+    groups: dict[_Group, list[Experiment]] = defaultdict(list)
+    kept = set()
+    for one in experiments:
+        if is_known(one) and one["name"]:
+            groups[_group(one)].append(one)
+        else:
+            kept.add(one["id"])
+    return frozenset(kept | {one["id"] for group in groups.values() for one in sorted(group, key=_rank)[:count]})
+
+
+def is_known(experiment: Experiment) -> bool:
+    """Whether the manager knows its results; lists do not look into every database."""
+    return experiment.get("counts") is not None and experiment.get("trialsMade") is not None
+
+
+def _group(experiment: Experiment) -> _Group:
+    objectives = tuple((experiment.get("objectives") or {}).items())
+    return experiment["name"], experiment.get("optimizeMode"), objectives
+
+
+def _rank(experiment: Experiment) -> tuple[bool, float, int]:
+    best = experiment["best"]
+    if best is None:
+        return True, 0.0, -experiment["createdMs"]
+    sign = -1 if experiment["optimizeMode"] == OptimizeMode.MAXIMIZE else 1
+    return False, sign * best["value"], -experiment["createdMs"]

@@ -4,20 +4,23 @@ experiment."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from nni_manager.cli.session import same_daemon
+from nni_manager.cli.session import Connect, ManagerClient, same_daemon
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
 
 id_argument = click.argument("id", required=False)
 #: The help of an option that names a trial.
 trial_help = "Its id, the beginning of one, or its number."
+
+
+def reach(connect: Connect, given: str | None) -> tuple[ManagerClient, str]:
+    """A client of the daemon, and the id of the chosen experiment. Raises as `choose`."""
+    client = connect()
+    return client, choose(client, given)
 
 
 def choose(client: ManagerClient, given: str | None) -> str:

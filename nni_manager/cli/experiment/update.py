@@ -1,18 +1,22 @@
-"""`nnictl update`: changes an open experiment."""
+"""`nnictl update` changes an open experiment; `nnictl stop` closes it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.session import Connect, connected, current
+from nni_manager.cli.output import warn
+from nni_manager.cli.session import Connect, ManagerClient, connected, current
 from nni_manager.client.caller import own_environment
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.client.daemon_end import waiting_for_daemon_end
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.programs import given_secrets
 
 
@@ -67,8 +71,7 @@ def credentials(connect: Connect, *, id: str | None) -> None:
 
     Where the private file of the experiment's folder is missing, this environment is kept anew, too.
     """
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     references = client.experiment(id_)["references"]
     environment = None if current().is_remote else own_environment()
     client.renew_secrets(id_, given_secrets.require_secrets(references, os.environ), environment)
@@ -91,10 +94,8 @@ def credentials(connect: Connect, *, id: str | None) -> None:
 @click.option("--now", is_flag=True, help="Cancel what runs on services that are removed.")
 def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     """Add, change or remove training services; each is meant by its `name`, or by its position."""
-
     sections, references, directory = _read_services(file)
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     secrets = given_secrets.require_secrets(references, os.environ)
     found = client.change(id_, body(sections, secrets, directory, now=now))
     click.echo(f"Experiment {id_}: {_summary(found['services'])}.")
@@ -116,15 +117,13 @@ def labels(
     fields = {field: value for field, value in given.items() if value is not None}
     if not fields:
         raise click.UsageError("give --name, --tags, --notes or --archive", click.get_current_context())
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     client.change(id_, fields)
     click.echo(f"Experiment {id_}: {', '.join(fields)} changed.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
-    client = connect()
-    id_ = selection.choose(client, given)
+    client, id_ = selection.reach(connect, given)
     found = client.change(id_, {field: value})
     shown = "" if isinstance(value, dict) else f" is {value} now"
     click.echo(f"Experiment {id_}: {field}{shown or ' is changed'}.")
@@ -154,16 +153,14 @@ def _read_services(file: str) -> tuple[object, tuple[str, ...], str]:
     from nni_manager.config.reading.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
-    values: object = yaml_reader.read(read_text(str(path)), file).root.value
-    whole = isinstance(values, dict) and "platform" not in values
-    sections = _of_whole(values, file) if whole else values
+    sections: object = yaml_reader.read(read_text(str(path)), file).root.value
+    if isinstance(sections, dict) and "platform" not in sections:
+        sections = sections.get("trainingService")
+        if sections is None:
+            raise InvalidInput(
+                f"{file}: has no trainingService; write one, or its section alone with `platform:` in it"
+            )
     return sections, _references(sections), str(path.parent)
-
-
-def _of_whole(values: Any, file: str) -> object:
-    if (sections := values.get("trainingService")) is None:
-        raise InvalidInput(f"{file}: has no trainingService; write one, or its section alone with `platform:` in it")
-    return sections
 
 
 def _references(sections: object) -> tuple[str, ...]:
@@ -199,3 +196,55 @@ def _summary(services: Sequence[Mapping[str, Any]]) -> str:
             count = one["openAttempts"]
             sentence += f"; {one['name']} takes nothing new, {count} attempt{'s' if count > 1 else ''} there go on"
     return sentence
+
+
+@click.command()
+@connected
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--port", "-p", type=click.IntRange(1, 65535), help="The experiment that has this port of its own.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Every open experiment.")
+def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything: bool) -> None:
+    """End an experiment's trials and close it. Without ID: the only open one; ab*: all that begin with ab."""
+    if everything and (ids or port is not None):
+        raise click.UsageError("give either --all, or IDs or a port, not both")
+    client = connect()
+    with waiting_for_daemon_end(client, of_all=everything):
+        before = {one["id"]: one["status"] for one in client.experiments()}
+        if everything:
+            stopped = client.stop_all()
+            told = "\n".join(_over(id_, before) for id_ in stopped)
+            click.echo(told or "No experiment is open.")
+            for id_ in stopped:
+                _tell_what_may_run(client, id_)
+            return
+        for id_ in selection.choose_open(client, ids) if port is None else [_at_port(client, port, ids)]:
+            client.stop(id_)
+            click.echo(_over(id_, before))
+            _tell_what_may_run(client, id_)
+
+
+def _tell_what_may_run(client: ManagerClient, id: str) -> None:
+    """Warns of trials that may still run, on services that could not be reached; not if the experiment cannot be
+    read."""
+    with suppress(NniManagerError):
+        found = client.experiment(id)["warnings"]
+        warn(one["message"] for one in found if one["code"] == "MAY_STILL_RUN")
+
+
+def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
+    """The experiment with an endpoint at the port. Raises NotFound, or InvalidInput if `ids` are other experiments."""
+    found = [one["id"] for one in client.experiments() if (one["endpoint"] or {}).get("port") == port]
+    if not found:
+        raise NotFound(f"no experiment has port {port}; `nnictl experiment list` shows every open one")
+    if ids and selection.choose_open(client, ids) != found:
+        raise InvalidInput(
+            f"port {port} is experiment {found[0]}'s, and not {' and '.join(ids)}'s; give one of the two"
+        )
+    return str(found[0])
+
+
+def _over(id: str, before: Mapping[str, str]) -> str:
+    """The sentence about an experiment that was stopped. `before`: id → status, when the command began."""
+    if before.get(id) == ExperimentStatus.STOPPED:
+        return f"Experiment {id} was stopped already."
+    return f"Experiment {id} is {'not viewed any more' if before.get(id) == ExperimentStatus.VIEWED else 'stopped'}."

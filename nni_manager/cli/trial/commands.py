@@ -1,26 +1,24 @@
-"""`nnictl trial`: the trials of an experiment."""
+"""`nnictl trial`: the trials of an experiment, listed as a table with a column for each parameter."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import click
 
+from nni_manager.cli import output
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
-from nni_manager.cli.output import terminal
-from nni_manager.cli.output.values import echo_json, facts
-from nni_manager.cli.session import Connect, connected, same_daemon, to_read
-from nni_manager.cli.trial import trial_table
-from nni_manager.client.formats import compact, moment, number, objectives
+from nni_manager.cli.output import Column, Row, echo_json, facts, flat
+from nni_manager.cli.session import Connect, ManagerClient, connected, same_daemon, to_read
+from nni_manager.client.formats import compact, duration, moment, number, objectives
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.programs.waiting import without_best
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import ManagerClient
 
 trial_option = click.option(
     "--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL", help=trial_help
@@ -62,14 +60,13 @@ def list_trials(
         raise click.UsageError("give either --head or --tail, not both")
     if (head or tail) and (status or limit):
         raise click.UsageError("--head and --tail count those that succeeded; leave out --status and --limit")
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     ranked = bool(head or tail)
     found = _best_or_worst(client, id_, head, tail) if ranked else _find(client, id_, status, limit)
     if as_json:
         echo_json(found)
     elif found:
-        click.echo(trial_table.text(found, terminal.width()))
+        click.echo(table_text(found, output.terminal_width()))
     else:
         click.echo(f"No trial is {status}." if status else _none(client, id_) if ranked else _NONE)
 
@@ -78,7 +75,6 @@ _NONE = "There is no trial yet."
 
 
 def _none(client: ManagerClient, id: str) -> str:
-    """Why no trial can be ranked."""
     counts = client.experiment(id)["counts"]
     if not counts:
         return _NONE
@@ -94,13 +90,12 @@ def _none(client: ManagerClient, id: str) -> str:
 @json_option
 def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> None:
     """Show everything about a trial, and the last lines of its stderr if it failed."""
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     found = choose_trial(client, id_, trial_id)
     if as_json:
         echo_json(found)
         return
-    click.echo(facts(_facts(found), terminal.width()))
+    click.echo(facts(_facts(found), output.terminal_width()))
     for attempt in found["attempts"]:
         if words := _last_words(attempt):
             click.echo(f"\nlast lines of the stderr of attempt {attempt['number']}:\n{words}")
@@ -113,8 +108,7 @@ def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> N
 @trial_option
 def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
     """Ask a trial to end."""
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     found = choose_trial(client, id_, trial_id)
     if TrialStatus(found["status"]).is_final:
         click.echo(f"Trial {found['id']} has ended already: {found['status']}.")
@@ -149,14 +143,14 @@ def _facts(trial: dict[str, Any]) -> dict[str, str]:
         "id": trial["id"],
         "number": str(trial["sequenceId"]),
         "status": trial["status"],
-        "why": trial_table.why(trial),
-        "result": trial_table.result(trial),
+        "why": why(trial),
+        "result": result(trial),
         "last intermediate": number(trial["lastValue"]),
         "intermediates": str(trial["intermediates"]),
         "parameters": compact(trial["parameters"]),
         "started": moment(trial["startedMs"]),
         "ended": moment(trial["endedMs"]),
-        "time": trial_table.time_taken(trial),
+        "time": time_taken(trial),
         "where": trial["place"] or trial["service"] or "",
         "page": trial["link"],
         "folder": trial["logPath"],
@@ -186,3 +180,98 @@ def _out_of_reach(attempt: dict[str, Any]) -> str:
 def _last_words(attempt: dict[str, Any]) -> str:
     """The last lines of an attempt's stderr: as the trial runner reported them, else the platform."""
     return printable((attempt["runnerExit"] or {}).get("stderrTail") or attempt["stderrTail"]).rstrip()
+
+
+Trial = Mapping[str, Any]
+
+_FIRST = (
+    Column(header="NO"),
+    Column(header="ID"),
+    Column(header="STATUS", is_status=True),
+    Column(header="RESULT"),
+    Column(header="TIME"),
+)
+_LAST = (Column(header="WHERE", least=12, dispensable=2), Column(header="WHY", is_note=True))
+#: Header of parameters that are not a JSON object.
+_NAMELESS = "PARAMETERS"
+#: Digits of numbers among the parameters: normally, and where room is short.
+_DIGITS, _FEW_DIGITS = 6, 4
+#: Smallest widths, in characters, to which words and headers are cut; numbers are never cut.
+_LEAST_WORD, _LEAST_HEADER = 8, 5
+
+
+def table_text(trials: Sequence[Trial], width: int | None) -> str:
+    """The list of trials as text. `width`: of the terminal, in characters; None: no terminal."""
+    columns, rows = _of(trials, _DIGITS)
+    if width is not None and output.natural_width(columns, rows) > width:
+        columns, rows = _of(trials, _FEW_DIGITS, with_place=len({row[-2] for row in rows}) > 1)
+    made = output.layout(columns, rows, width)
+    hidden = [header for header in made.left_out if header != "WHERE"]
+    more = f"\n… and {', '.join(hidden)}: a wider terminal shows more, --json shows all" if hidden else ""
+    return made.text + more
+
+
+def result(trial: Trial) -> str:
+    """The final result of a trial; while it runs, its last intermediate result.
+
+    A final result that is not a number, such as a list, is shown as it was reported.
+    """
+    value = trial["finalValue"]
+    if value is None and trial["lastValue"] is not None and not TrialStatus(trial["status"]).is_final:
+        return f"{number(trial['lastValue'])} so far"
+    return number(value) if value is not None else str(trial["finalResult"] or "")
+
+
+def time_taken(trial: Trial) -> str:
+    """The time that a trial took, or has run so far; empty before it starts."""
+    started, ended = trial["startedMs"], trial["endedMs"]
+    if started is None:
+        return ""
+    return duration((ended if ended is not None else time.time() * 1000) / 1000 - started / 1000)
+
+
+def why(trial: Trial) -> str:
+    if trial["wait"]:
+        return str(trial["wait"]["sentence"])
+    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"])
+
+
+def _of(trials: Sequence[Trial], digits: int, *, with_place: bool = True) -> tuple[list[Column], list[Row]]:
+    """The columns and rows of the list. Without `with_place` the place column is empty: all trials have the same."""
+    shown = [dict(_cells(trial["parameters"], digits)) for trial in trials]
+    names = list(dict.fromkeys(name for cells in shown for name in cells))
+    columns = [*_FIRST, *(_column(name, [cells.get(name, "") for cells in shown]) for name in names), *_LAST]
+    return columns, [_row(trial, cells, names, with_place) for trial, cells in zip(trials, shown, strict=True)]
+
+
+def _row(trial: Trial, cells: Mapping[str, str], names: Sequence[str], with_place: bool) -> Row:
+    place = (trial["place"] or trial["service"] or "") if with_place else ""
+    return (
+        str(trial["sequenceId"]),
+        trial["id"],
+        trial["status"],
+        result(trial),
+        time_taken(trial),
+        *(cells.get(name, "") for name in names),
+        place,
+        why(trial),
+    )
+
+
+def _cells(parameters: object, digits: int, place: str = "") -> Iterator[tuple[str, str]]:
+    """(header, text) of each parameter of a trial; a nested choice gives its name, then its own parameters."""
+    if not isinstance(parameters, Mapping):
+        yield _NAMELESS, compact(parameters)
+        return
+    for name, value in parameters.items():
+        header = flat(place if name == "_name" and place else f"{place}.{name}" if place else str(name))
+        if isinstance(value, Mapping) and "_name" in value:
+            yield from _cells(value, digits, header)
+        else:
+            yield header, value if isinstance(value, str) else number(value, digits) or compact(value)
+
+
+def _column(name: str, cells: Sequence[str]) -> Column:
+    widest = max(map(len, cells), default=0)
+    least = widest if all(cell == "" or cell[-1].isdigit() for cell in cells) else min(widest, _LEAST_WORD)
+    return Column(header=name, least=min(max(least, _LEAST_HEADER), max(widest, len(name))), dispensable=1)

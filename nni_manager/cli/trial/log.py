@@ -1,24 +1,29 @@
-"""`nnictl log`: the files of a trial, and (`manager_log`) the logs of an experiment."""
+"""`nnictl log`: the files of a trial, and the logs of an experiment, of manager and tuner; `nnictl trial download`."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
 from nni_manager.cli.session import Connect, to_read
-from nni_manager.domain.errors import NotFound
+from nni_manager.cli.trial.commands import trial_option
+from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.trial import TrialStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import LogPart, ManagerClient
+
 
 #: Bytes of a log per request.
 PART = 1 << 20
@@ -53,10 +58,10 @@ def log_trial(
     connect: Connect, *, id: str | None, trial_id: str | None, name: str | None, tail: int | None, follow: bool
 ) -> None:
     """Show where a trial's files are, its log, and what it wrote to stdout and stderr."""
-    client = connect()
-    id_ = selection.choose(client, id)
+    client, id_ = selection.reach(connect, id)
     if trial_id is None:
-        _list_folders(client, id_)
+        for trial in client.all_trials(id_):
+            click.echo(f"{trial['id']}  {trial['logPath']}")
         return
     trial = choose_trial(client, id_, trial_id)
     if name is None:
@@ -68,8 +73,13 @@ def log_trial(
         offset = _write_start(read, tail, heading=None if name or each != "stderr" else b"stderr:\n")
         places.append((read, offset))
     if follow:
-        ended = partial(_has_ended, client, id_, trial["id"])
-        write_bytes(follow_logs(places, ended, partial(threading.Event().wait, FOLLOW_S)))
+        write_bytes(
+            follow_logs(
+                places,
+                ended=lambda: TrialStatus(client.trial(id_, trial["id"])["status"]).is_final,
+                pause=partial(threading.Event().wait, FOLLOW_S),
+            )
+        )
 
 
 def reading(part: Callable[..., LogPart]) -> Read:
@@ -167,10 +177,108 @@ def _start(read: Read, tail: int | None) -> Iterator[tuple[bytes, int]]:
         yield part.data, offset
 
 
-def _has_ended(client: ManagerClient, id: str, trial_id: str) -> bool:
-    return TrialStatus(client.trial(id, trial_id)["status"]).is_final
+#: One daemon serves many experiments, so what NNI's manager printed is in the experiment's own logs.
+_OF_EXPERIMENT = {
+    "stdout": ("nnimanager.log", "Show what happened to an experiment: its nnimanager.log."),
+    "stderr": ("dispatcher.log", "Show what tuner and assessor wrote: the experiment's dispatcher.log."),
+}
 
 
-def _list_folders(client: ManagerClient, id: str) -> None:
-    for trial in client.all_trials(id):
-        click.echo(f"{trial['id']}  {trial['logPath']}")
+def _add_log_of_experiment(stream: str, file: str, meaning: str) -> None:
+    @log.command(stream, help=meaning)
+    @to_read
+    @selection.id_argument
+    @click.option("--tail", "-T", type=click.IntRange(1), metavar="N", help="Only the last N lines.")
+    @click.option("--head", "-H", type=click.IntRange(1), metavar="N", help="Only the first N lines.")
+    @click.option("--path", is_flag=True, help="Only where the file is, on the daemon's machine.")
+    def show(connect: Connect, *, id: str | None, tail: int | None, head: int | None, path: bool) -> None:
+        if tail and head:
+            raise click.UsageError("give either --head or --tail, not both", click.get_current_context())
+        client, id_ = selection.reach(connect, id)
+        if path:
+            click.echo(os.path.join(client.experiment(id_)["logPath"], "log", file))
+            return
+        read = reading(partial(client.experiment_log, id_, file))
+        write_bytes(iter([last_lines(read, tail)[0]]) if tail else islice(_lines(read), head))
+
+
+for _stream, _told in _OF_EXPERIMENT.items():
+    _add_log_of_experiment(_stream, *_told)
+
+
+def _lines(read: Read) -> Iterator[bytes]:
+    """The lines of a log, up to the file's size when its last part is read."""
+    offset, rest = 0, b""
+    while data := (part := read(offset)).data:
+        offset = part.end
+        *whole, rest = (rest + data).splitlines(keepends=True)
+        yield from whole
+        if rest.endswith(b"\n"):
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+@click.command()
+@to_read
+@selection.id_argument
+@trial_option
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Which attempt. Default: the latest.")
+@click.option(
+    "--output",
+    "-o",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Where they go; made where it is missing. Default: a folder with the trial's id.",
+)
+def download(connect: Connect, *, id: str | None, trial_id: str, attempt: int | None, folder: Path | None) -> None:
+    """Bring a trial's files here: its folder and its checkpoint, from any platform that shows files."""
+    client, id_ = selection.reach(connect, id)
+    found = choose_trial(client, id_, trial_id)
+    target = folder or Path(found["id"])
+    listed = client.trial_files(id_, found["id"], attempt)
+    brought, missing = _bring_all(client, id_, found["id"], listed, target)
+    click.echo(f"{brought} files of attempt {listed['attempt']} of trial {found['id']} are in {target}.")
+    if listed["why"]:
+        missing.append(f"files elsewhere: {listed['why']}")
+    if missing:
+        raise click.ClickException("; ".join(["not brought", *missing]))
+
+
+def _bring_all(
+    client: ManagerClient, id: str, trial_id: str, listed: dict[str, Any], target: Path
+) -> tuple[int, list[str]]:
+    """How many files were brought, and which were not, with the reason."""
+    brought, missing = 0, []
+    for file in listed["files"]:
+        try:
+            _bring(client, id, trial_id, file["name"], listed["attempt"], _below(target, file["name"]))
+            brought += 1
+        except NotFound:
+            if file["place"] == "here":  # a service names logs that need not be there
+                missing.append(f"{file['name']}: it was removed meanwhile")
+        except (NniManagerError, OSError) as error:
+            missing.append(f"{file['name']}: {error}")
+    return brought, missing
+
+
+def _bring(client: ManagerClient, id: str, trial_id: str, name: str, attempt: int, path: Path) -> None:
+    """Writes a file beside its place, then puts it there: what was cut short is never taken for the whole."""
+    part = client.trial_file(id, trial_id, name, attempt=attempt, offset=0, limit=PART)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.part")
+    draft.unlink(missing_ok=True)  # of a download that was cut short, or a link of another user
+    with draft.open("xb") as file:
+        while part.data:
+            file.write(part.data)
+            part = client.trial_file(id, trial_id, name, attempt=attempt, offset=part.end, limit=PART)
+    draft.replace(path)
+
+
+def _below(target: Path, name: str) -> Path:
+    """Where a file goes. Raises OSError for a name that leads out of the folder: names come from other machines."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise OSError("its name leads out of the folder")
+    return target / name

@@ -6,20 +6,21 @@ absolute, durations are as the user wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os.path
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.config.reading import scalars
+from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import seconds, whole_seconds
 from nni_manager.config.reading.source import Source
-from nni_manager.config.sections import trial_file
-from nni_manager.config.sections.algorithm_section import read_algorithm
+from nni_manager.config.sections.algorithm_section import judge_algorithms, read_algorithm, read_objectives
 from nni_manager.config.sections.experiment_model import FIELDS, Experiment, marked
 from nni_manager.config.sections.model_fields import fields_of, marks_of
 from nni_manager.config.sections.model_section import section_of, take_fields, valid_settings
-from nni_manager.config.sections.objectives_section import judge_algorithms, read_objectives
 from nni_manager.config.sections.platform_section import (
     SHARED,
     judge,
@@ -144,14 +145,14 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
         code = fields.get("trialCodeDirectory")
         fields |= {"sharedStorage": read_shared_storage(top.raw("sharedStorage"), code, source)}
     _require("trialConcurrency", top)
-    _refuse_out_of_scope(top, fields)
-    _require_whole(top, fields)
+    _refuse_impossible(top, fields)
     judge(sections, ("trainingService",), fields, source)
-    trial_file.check(fields, sections, source)
+    _check_trial_file(fields, sections, source)
     if top.has("deprecated"):
         source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
     source.check()
-    return replace(to_spec(_ordered(fields)), warnings=source.warnings)
+    canonical = {name: fields[name] for name in FIELDS if name != "multiPhase" and fields.get(name) is not None}
+    return replace(to_spec(canonical), warnings=source.warnings)
 
 
 def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:
@@ -177,7 +178,6 @@ def _valid_fields(top: Section, source: Source) -> dict[str, object]:
 
 
 def _check_kept_checkpoints(fields: Mapping[str, Any], source: Source) -> None:
-    """Refuses `best` beside objectives, which order no trials."""
     if "objectives" in fields and str(fields.get("keepCheckpoints", "")).startswith("best"):
         source.refuse(("keepCheckpoints",), "must be 'all' or 'none' with objectives, of which no trial is the best")
 
@@ -241,20 +241,50 @@ def _training_service(top: Section, fields: Mapping[str, object], source: Source
     return sections
 
 
-def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
+def _refuse_impossible(top: Section, fields: Mapping[str, object]) -> None:
     for name, (value, message) in _OUT_OF_SCOPE.items():
         if fields.get(name) == value:
             top.refuse(name, message)
-
-
-def _require_whole(top: Section, fields: Mapping[str, object]) -> None:
-    """Refuses a percentage without the `maxTrialNumber` that it refers to."""
     if isinstance(fields.get("maxFailedTrials"), str) and fields.get("maxTrialNumber") is None:
         top.refuse(
             "maxFailedTrials", "a percentage is one of maxTrialNumber, which is not set; set it, or give a number"
         )
 
 
-def _ordered(fields: Mapping[str, object]) -> dict[str, object]:
-    kept = (name for name in FIELDS if name != "multiPhase")
-    return {name: fields[name] for name in kept if fields.get(name) is not None}
+#: ``python3 -u train.py``, ``bash trial.sh`` or ``./trial``, where no folder was changed before.
+_NAME = r"[\w.][\w./-]*"
+_RUN_FILE = re.compile(
+    rf"(?:python[\d.]*(?:\s+-[uBOEIsS]+)*\s+(?={_NAME}\.py\b)|(?:ba|da|z)?sh(?:\s+-[eux]+)*\s+|(?=\./))"
+    rf"(?P<file>{_NAME})(?:\s|$)"
+)
+
+
+def _check_trial_file(fields: Mapping[str, object], sections: Sequence[Mapping[str, object]], source: Source) -> None:
+    """Warns where the code directory lacks the file that a command runs. It only warns: an image may bring the file.
+
+    `fields`: of the whole config.
+    """
+    for path, command, directory in _commands(fields, sections):
+        found = _RUN_FILE.match(command)
+        if found is None or not os.path.isdir(directory):
+            continue
+        if not os.path.exists(os.path.join(directory, found["file"])):
+            sentence = f"runs {found['file']}, which is not in the code directory {directory}; trials fail without it"
+            source.warn(path, "NO_TRIAL_FILE", sentence)
+
+
+def _commands(
+    fields: Mapping[str, object], sections: Sequence[Mapping[str, object]]
+) -> Iterator[tuple[Path, str, str]]:
+    """The commands of trials: (where it is written, the command, the code directory that it runs in).
+
+    The first is the top level's; then come those of services that have a command or code directory of their own.
+    """
+    told = fields.get("trialCommand"), fields.get("trialCodeDirectory")
+    found: list[tuple[Path, object, object]] = [(("trialCommand",), *told)]
+    for section in sections:
+        own = section.get("trialCommand", told[0]), section.get("trialCodeDirectory", told[1])
+        found += [(("trainingService", "trialCommand"), *own)] if own != told else []
+    return (
+        (path, command, code) for path, command, code in found if isinstance(command, str) and isinstance(code, str)
+    )

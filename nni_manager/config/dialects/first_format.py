@@ -11,7 +11,7 @@ from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import flag, kind, text
 from nni_manager.config.reading.source import Source, steps
 from nni_manager.config.sections.section import Section
-from nni_manager.platform_kit.first_format import FirstFormat
+from nni_manager.platform_kit.section_model import FirstFormat
 
 _CLASS = ("codeDir", "classFileName", "className")
 _OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")
@@ -124,14 +124,10 @@ def _check_algorithms(config: dict[str, Any], source: Source) -> None:
         source.refuse(("tuner",), f"is required and not set; {advice}")
     tuner = config.get("tuner") or {}
     if "searchSpaceFile" not in config:
-        if "className" in tuner or _needs_no_space(tuner):
+        if "className" in tuner or (str(tuner.get("name", "")).lower() in _WITHOUT_SPACE):
             config["searchSpace"] = {}
         else:
             source.refuse(("searchSpacePath",), "is required and not set; name a file that holds a search space")
-
-
-def _needs_no_space(tuner: Mapping[str, Any]) -> bool:
-    return str(tuner.get("name", "")).lower() in _WITHOUT_SPACE
 
 
 def _check_directory(one: Found, source: Source) -> None:

@@ -1,6 +1,6 @@
 """The tables of NNI's first config format: what a file holds at which path, and where in the second format that goes.
 
-Paths are dotted, ``[]`` stands for every entry of a list; see `platform_kit.first_format`.
+Paths are dotted, ``[]`` stands for every entry of a list; see `platform_kit.section_model`.
 """
 
 from __future__ import annotations

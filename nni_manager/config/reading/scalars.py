@@ -1,14 +1,16 @@
 """The formats of single values.
 
 Each function takes a raw value and returns its canonical form, or raises ValueError with the end of a sentence that
-begins with the field's name. No text repeats a value that may be a secret.
+begins with the field's name. No text repeats a value that may be a secret. `plain_value` comes before: it reads what
+stands without quotes.
 """
 
 from __future__ import annotations
 
 import math
+import pwd
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from nni_manager.domain.ids import EXPERIMENT_ID
 
@@ -24,7 +26,9 @@ _INDICES = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*")
 
 def text(raw: object) -> str:
     if not isinstance(raw, str):
-        raise ValueError(f"must be text, not {kind(raw)}{_quotes(raw)}")
+        raise ValueError(
+            f"must be text, not {kind(raw)}{('; put it in quotes' if isinstance(raw, bool | int | float) else '')}"
+        )
     if not raw.strip():
         raise ValueError("must not be empty")
     return raw
@@ -33,6 +37,13 @@ def text(raw: object) -> str:
 def title(raw: object) -> str | None:
     """Text, or None where it is empty."""
     return None if raw == "" else text(raw)
+
+
+def python_version(raw: object) -> str:
+    """Major and minor version of a Python 3. YAML reads 3.10 without quotes as the number 3.1."""
+    if not isinstance(raw, str) or not re.fullmatch(r"3\.[0-9]{1,2}", raw.strip()):
+        raise ValueError('must be major and minor version of a Python 3 in quotes, such as "3.11"')
+    return raw.strip()
 
 
 def flag(raw: object) -> bool:
@@ -195,10 +206,6 @@ def kind(raw: object) -> str:
     return names.get(type(raw), "a mapping" if isinstance(raw, dict) else "nothing")
 
 
-def _quotes(raw: object) -> str:
-    return "; put it in quotes" if isinstance(raw, bool | int | float) else ""
-
-
 def _number(raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         raise ValueError(f"must be a number, not {kind(raw)}")
@@ -229,3 +236,98 @@ def _index_list(raw: object) -> list[int]:
     if len(indices) < len(items):
         raise ValueError('must be GPU indices such as [0, 1], 0 or "0,1"')
     return indices
+
+
+_WORDS: Mapping[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INT = re.compile(r"[-+]?[0-9]{1,300}")
+_BASED_INT = re.compile(r"0(?:x[0-9a-fA-F]{1,300}|o[0-7]{1,300})")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+def plain_value(text: str) -> bool | int | float | str | None:
+    """The value of an unquoted scalar, as YAML 1.2 reads it; its text where it is no number, truth value or null.
+
+    Variables of the environment are read so, too, and need no YAML library for it.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    if _BASED_INT.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    special = _SPECIAL_FLOAT.fullmatch(text)
+    return float(text.replace(".", "", 1)) if special else text
+
+
+def local_users(raw: object) -> bool | frozenset[int]:
+    """True: all users; else the ids of those that are named, in a list or with commas between them. Raises
+    ValueError."""
+    if isinstance(raw, bool):
+        return raw
+    names = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(names, list):
+        raise ValueError(f"must be true, false or names of users, not {kind(raw)}")
+    return frozenset(_uid(text(name).strip()) for name in names)
+
+
+def _uid(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        raise ValueError(f"names {name!r}, which is no user of this machine") from None
+
+
+#: Placeholders that a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
+#: Commands, arguments of algorithms, search spaces, pod templates and job configurations are never searched: braces and
+#: angle brackets have a meaning there.
+_PLACEHOLDER_WORDS = r"[A-Za-z_][\w .,-]*"
+_ANY = re.compile(rf"\$?\{{\s*{_PLACEHOLDER_WORDS}\}}|<{_PLACEHOLDER_WORDS}>")
+_YOUR = re.compile(r"\$?\{\s*your[^{}]*\}|<\s*your[^<>]*>", re.IGNORECASE)
+
+
+def refuse_placeholders(raw: object) -> None:
+    """Refuses every placeholder, where a path, a name or an address is meant. Raises ValueError that names them."""
+    _refuse_all(_ANY.finditer(_searched(raw)))
+
+
+def refuse_your_placeholders(raw: object) -> None:
+    """Refuses placeholders that say ``your``, where braces may have a meaning. Raises ValueError."""
+    _refuse_all(_YOUR.finditer(_searched(raw)))
+
+
+def refuse_one_placeholder(raw: object) -> None:
+    """Refuses text that is one placeholder and nothing else, where anything may be meant, as in a password.
+
+    ``${VARIABLE}`` refers to a variable and is not refused. Raises ValueError.
+    """
+    text = _searched(raw).strip()
+    if (
+        _YOUR.fullmatch(text)
+        or (_ANY.fullmatch(text) and not text.startswith("$"))
+        or re.fullmatch(r"\$\{.* .*\}", text)
+    ):
+        _refuse(text)
+
+
+def _searched(raw: object) -> str:
+    """The text of a value; empty for one without. `{your_server}` without quotes is a mapping of one key to nothing."""
+    if isinstance(raw, dict) and len(raw) == 1 and None in raw.values():
+        return f"{{{next(iter(raw))}}}"
+    return raw if isinstance(raw, str) else ""
+
+
+def _refuse_all(found: Iterable[re.Match[str]]) -> None:
+    texts = dict.fromkeys(match[0] for match in found)
+    if texts:
+        _refuse(" and ".join(texts))
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(f"the placeholder {text} is still there; put the real value in its place")

@@ -1,22 +1,31 @@
-"""The sections `tuner`, `assessor` and `advisor` → their canonical form."""
+"""The sections `tuner`, `assessor`, `advisor` with arguments of built-in algorithms; `objectives`, `constraints`."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path as FilePath
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, create_model
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.config import registered_algorithms
-from nni_manager.config.algorithms import check_arguments
-from nni_manager.config.reading import placeholders
+from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import kind, mapping, text
 from nni_manager.config.reading.source import Source
 from nni_manager.config.registered_algorithms import Registered
+from nni_manager.config.sections.model_fields import fields_of, models_in
+from nni_manager.config.sections.model_section import valid_settings
 from nni_manager.config.sections.section import Section, nearest
-from nni_manager.domain.algorithm import Catalogue
+from nni_manager.domain.algorithm import Algorithm, Catalogue
 from nni_manager.domain.direction import must_say
+from nni_manager.domain.metrics import OptimizeMode, OptimizeModeName
+from nni_manager.domain.objectives.goals import parse_constraint
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")
@@ -40,7 +49,7 @@ def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -
     source.note_foreign_names(path, FIRST_FORMAT)
     section = Section(raw, _FIELDS, path, source)
     for name in ("name", "className", "codeDirectory") if not source.stored else ():
-        section.judge(name, placeholders.refuse_your)
+        section.judge(name, scalars.refuse_your_placeholders)
     if section.has("name") == section.has("className"):
         which = "both are set; keep one" if section.has("name") else "none is set"
         source.refuse(path, f"needs either name (a built-in {family.kind}) or className (your own); {which}")
@@ -55,7 +64,12 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
     arguments = section.take("classArgs", mapping)
     if name is None:
         return _present(classArgs=arguments)
-    if arguments is not None and source.translate is not None and not _says_direction(arguments) and must_say(name):
+    if (
+        arguments is not None
+        and source.translate is not None
+        and not (arguments.get("optimize_mode") is not None)
+        and must_say(name)
+    ):
         section.refuse("classArgs", f"NNI takes no arguments of {name} without optimize_mode; add it")
     if family.look_up(name) is None and (other := _other_class(name, family, arguments or {}, section, source)):
         return _present(**other)
@@ -63,10 +77,6 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
     if arguments and name in family.names:
         arguments = _present(**arguments)  # null: not set
     return _present(name=name, classArgs=arguments)
-
-
-def _says_direction(arguments: Mapping[str, object]) -> bool:
-    return arguments.get("optimize_mode") is not None
 
 
 def _other_class(
@@ -136,3 +146,132 @@ def _unknown(name: str, family: Catalogue) -> str:
 
 def _present(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+_OBJECTIVES, _CONSTRAINTS = "objectives", "constraints"
+_EXAMPLE = "objectives: {accuracy: maximize, latency: minimize}"
+
+
+def read_objectives(top: Section, source: Source) -> dict[str, object]:
+    """The canonical fields that the config sets; what is wrong with them is noted in `source`."""
+    objectives = _read(top, _OBJECTIVES, _direction, source)
+    constraints = _read(top, _CONSTRAINTS, lambda raw: str(parse_constraint(raw)), source)
+    if top.has(_CONSTRAINTS) and not top.has(_OBJECTIVES):
+        top.refuse(_CONSTRAINTS, f"belongs to objectives, which is not set; add for example {_EXAMPLE}")
+    return {name: found for name, found in ((_OBJECTIVES, objectives), (_CONSTRAINTS, constraints)) if found}
+
+
+def _read(top: Section, name: str, parse: Callable[[object], str], source: Source) -> dict[str, str]:
+    given = top.take(name, _not_empty) or {}
+    found: dict[str, str] = {}
+    for key, raw in given.items():
+        try:
+            found[_key(key)] = parse(raw)
+        except ValueError as error:
+            source.refuse((name, key), str(error))
+    return found
+
+
+def _not_empty(raw: object) -> dict[str, object]:
+    given = mapping(raw)
+    if not given:
+        raise ValueError("is empty; name a key of the final results, or remove this field")
+    return given
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str) or not key.strip():
+        raise ValueError("must be a key of the final results")
+    return key
+
+
+def _direction(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"must be maximize or minimize, not {kind(raw)}")
+    if raw not in tuple(OptimizeMode):
+        raise ValueError(f"must be maximize or minimize, not {raw!r}")
+    return raw
+
+
+def judge_algorithms(top: Section, fields: Mapping[str, Any], source: Source) -> None:
+    """Notes a tuner that cannot go with the objectives, or not without, and an assessor beside objectives."""
+    if source.stored:
+        return
+    place = "advisor" if top.has("advisor") else "tuner"
+    tuner = fields.get("tuner") or {}
+    known = TUNERS.look_up(tuner["name"]) if "name" in tuner else None
+    if not top.has(_OBJECTIVES):
+        if known is not None and known.needs_objectives:
+            source.refuse((place, "name"), f"{known.name} searches for objectives; add for example {_EXAMPLE}")
+        return
+    if tuner:
+        _judge_tuner(place, tuner, known, source)
+    if top.has("assessor"):
+        top.refuse("assessor", "judges trials by one number, and objectives is given too; remove this field")
+
+
+def _judge_tuner(place: str, tuner: Mapping[str, Any], known: Algorithm | None, source: Source) -> None:
+    if "className" in tuner or (known is not None and not known.with_objectives):
+        name = tuner.get("name") or tuner["className"]
+        choice = ", ".join(one.name for one in TUNERS.built_in if one.with_objectives)
+        source.refuse((place,), f"{name} goes by one number, and objectives is given too; use one of {choice}")
+    elif "optimize_mode" in (tuner.get("classArgs") or {}):
+        source.refuse((place, "classArgs", "optimize_mode"), "objectives says the directions; remove this argument")
+
+
+@functools.cache
+def arguments_model(algorithm: Algorithm) -> type[BaseModel]:
+    """The model of an algorithm's `classArgs`. An argument that is null is not set."""
+    ignored = {name: (OptimizeModeName | None, None) for name in algorithm.ignored}
+    return _model(algorithm.name, algorithm.load(), ignored)
+
+
+def check_arguments(algorithm: Algorithm, given: Mapping[str, object], path: Path, source: Source) -> None:
+    """Checks the arguments that a config gives a built-in algorithm; what is wrong is noted in `source`."""
+    model = arguments_model(algorithm)
+    valid_settings(model, _known(given, model, path, algorithm.name, source), path, source)
+    for key, sentence in algorithm.missing(given).items():
+        source.refuse((*path, key), sentence)
+
+
+def _model(name: str, made: Any, others: Mapping[str, Any]) -> type[BaseModel]:
+    hints = get_type_hints(made.__init__, include_extras=True)
+    parameters = inspect.signature(made).parameters.values()
+    fields = {one.name: (_type(hints[one.name], name), _default(one)) for one in parameters}
+    config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model: type[BaseModel] = create_model(name, __config__=config, **{**others, **fields})
+    return model
+
+
+def _default(parameter: inspect.Parameter) -> object:
+    """None for what is required, which `check_arguments` says in words of its own."""
+    return None if parameter.default is inspect.Parameter.empty else parameter.default
+
+
+def _type(hint: Any, name: str) -> Any:
+    """The hint, with a model in place of a dataclass in it; null is always accepted."""
+    group = next((part for part in get_args(hint) if isinstance(part, type) and is_dataclass(part)), None)
+    return (hint if group is None else _model(name, group, {})) | None
+
+
+def _known(
+    given: Mapping[str, Any], model: type[BaseModel], path: Path, owner: str, source: Source
+) -> dict[str, object]:
+    """The arguments that the model has; others are refused in `source`."""
+    fields = fields_of(model)
+    known: dict[str, object] = {}
+    for key, value in given.items():
+        place = (*path, key)
+        inner = models_in(fields[key].annotation) if key in fields else []
+        if key not in fields:
+            source.refuse(place, _unknown_argument(key, list(fields), owner))
+        else:
+            is_group = inner and isinstance(value, Mapping)
+            known[key] = _known(value, inner[0], place, owner, source) if is_group else value
+    return known
+
+
+def _unknown_argument(key: str, known: list[str], owner: str) -> str:
+    guess = nearest(key, known)
+    takes = f"it takes {', '.join(known)}" if known else "it takes none"
+    return f"{owner} has no such argument; " + (f"did you mean {guess}?" if guess else takes)

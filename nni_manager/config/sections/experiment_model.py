@@ -87,6 +87,10 @@ class Experiment(Part):
         "Memory of each GPU of a trial, such as `8GB`: trials share GPUs as far as it goes.",
         marks={"format": "memory", "firstFormat": "trialGpuMemory"},
     )
+    trial_python_version: Any = _ours(
+        'The Python that trials need as `python3`, such as `"3.11"`: machines are asked before anything starts.',
+        marks={"format": "python-version", "firstFormat": "trialPythonVersion"},
+    )
     max_experiment_duration: Any = _format(
         "duration",
         "How long it may be active: `90s`, `1.5h`, `2d`, or seconds.",

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nni_manager.config.daemon_settings.local_users import local_users
 from nni_manager.config.reading import scalars
+from nni_manager.config.reading.scalars import local_users
 from nni_manager.config.reading.source import Source
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.text import parse_token, refuse_login_in
@@ -62,7 +62,6 @@ def _url(raw: object) -> str:
 
 
 def _absolute(raw: object) -> str:
-    """A path in a container, which must be absolute."""
     path = scalars.text(raw)
     if not path.startswith("/"):
         raise ValueError("must be an absolute path in the container, such as /mnt/data")
@@ -140,6 +139,7 @@ _SHARE: Mapping[str, Any] = {"anyOf": [_WHOLE, {"type": "string", "pattern": "^[
 _NAMES: Mapping[str, Any] = {"type": "array", "items": {"type": "string", "pattern": r"^[^=\s]+$"}}
 _IDS: Mapping[str, Any] = {"type": "array", "items": {"type": "string", "pattern": f"^{EXPERIMENT_ID.pattern}$"}}
 _TEXT_OR_WHOLE: Mapping[str, Any] = {"anyOf": [_TEXT, {"type": "integer"}]}
+_VERSION: Mapping[str, Any] = {"type": "string", "pattern": r"^\s*3\.[0-9]{1,2}\s*$"}
 _KEPT: Mapping[str, Any] = {"type": "string", "pattern": "^(all|none|best [1-9][0-9]{0,5})$"}
 
 FORMATS: Mapping[str, Format] = {
@@ -156,6 +156,7 @@ FORMATS: Mapping[str, Format] = {
     "gpu-indices": Format(_scalar(scalars.gpu_indices), _INDICES, "GPU indices"),
     "count-or-share": Format(_scalar(scalars.count_or_share), _SHARE),
     "kept-checkpoints": Format(_scalar(scalars.kept_checkpoints), _KEPT),
+    "python-version": Format(_scalar(scalars.python_version), _VERSION, 'Python version: `"3.11"`'),
     "variable-names": Format(_scalar(scalars.variable_names), _NAMES),
     "experiment-ids": Format(_scalar(scalars.experiment_ids), _IDS),
     "whole-number": Format(_scalar(scalars.numeral), {"anyOf": [_WHOLE, _NUMERAL]}, "whole number"),

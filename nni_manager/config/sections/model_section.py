@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nni_manager.config.reading import placeholders
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import flag, kind, mapping, text
 from nni_manager.config.reading.source import Source
@@ -22,10 +25,6 @@ from nni_manager.config.sections.model_fields import (
     names_marked,
 )
 from nni_manager.config.sections.section import Section
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
 
 Settings = dict[str, object]
 
@@ -50,7 +49,7 @@ def take_fields(section: Section, fields: Mapping[str, FieldInfo], name: str, so
     taken: Settings = {}
     for alias, field in fields.items():
         reader = _reader(field, (*section.path, alias), f"{name}.{alias}", source)
-        if not _is_replaced_by_other_field(field, section):
+        if not any(section.has(other) for other in marks_of(field).get("unless", ())):
             taken[alias] = section.take(alias, reader)
     return {alias: value for alias, value in taken.items() if value is not None}
 
@@ -83,8 +82,6 @@ def valid_settings(model: type[BaseModel], settings: Settings, path: Path, sourc
 
 def _faults(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> set[object]:
     """The refused fields; they are noted in `source`. A fault of the section as a whole has the field ``""``."""
-    from pydantic import ValidationError  # imported already: a model is at hand
-
     try:
         model.model_validate(settings)
         return set()
@@ -97,10 +94,6 @@ def _faults(model: type[BaseModel], settings: Settings, path: Path, source: Sour
         if not (fault["type"] in _FOLLOWING and source.is_refused(place)):
             source.refuse(place, _sentence(fault, field))
     return {fault["loc"][0] if fault["loc"] else "" for fault in refused}
-
-
-def _is_replaced_by_other_field(field: FieldInfo, section: Section) -> bool:
-    return any(section.has(other) for other in marks_of(field).get("unless", ()))
 
 
 def _reader(field: FieldInfo, path: Path, name: str, source: Source) -> Callable[[object], object]:
@@ -118,8 +111,8 @@ def _reader(field: FieldInfo, path: Path, name: str, source: Source) -> Callable
 
 
 _PLACEHOLDERS: Mapping[str, Callable[[object], None]] = {
-    "any": placeholders.refuse,
-    "your": placeholders.refuse_your,
+    "any": scalars.refuse_placeholders,
+    "your": scalars.refuse_your_placeholders,
     "kept": lambda raw: None,
 }
 
@@ -142,7 +135,7 @@ def _read_inner(raw: object, models: list[type[BaseModel]], path: Path, name: st
             _read_inner(item, models, (*path, number), f"{name}[{number}]", source) for number, item in enumerate(raw)
         ]
     if not source.stored:
-        placeholders.refuse(raw)
+        scalars.refuse_placeholders(raw)
     model = _choose(raw, models, path, source) if isinstance(raw, dict) else None
     return raw if model is None else read_model(raw, model, path, name, source)  # type: ignore[arg-type]
 
@@ -185,7 +178,6 @@ def _sentence(fault: Any, field: FieldInfo | None) -> str:
 
 
 def _refusal(parse: Callable[[object], object], raw: object) -> str:
-    """The sentence with which `parse` refuses a value that pydantic refused."""
     try:
         parse(raw)
     except ValueError as error:

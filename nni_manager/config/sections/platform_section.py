@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from nni_manager.config.dialects.first_format_paths import foreign_names
 from nni_manager.config.reading import scalars
@@ -18,16 +20,19 @@ from nni_manager.config.sections.model_section import read_choice, read_model, v
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.service import NAME, service_names
 from nni_manager.platform_kit import registry
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
-
-    from nni_manager.platform_kit.section_model import PlatformSection
+from nni_manager.platform_kit.section_model import PlatformSection
 
 #: Fields that are copied from the top level into every platform's section that does not set them, and where they mean
 #: the same.
-SHARED = ("trialCommand", "trialCodeDirectory", "trialGpuNumber", "trialGpuMemory", "nniManagerIp", "debug")
+SHARED = (
+    "trialCommand",
+    "trialCodeDirectory",
+    "trialGpuNumber",
+    "trialGpuMemory",
+    "trialPythonVersion",
+    "nniManagerIp",
+    "debug",
+)
 
 #: Most training services of one experiment; each costs its loop a look a turn.
 MOST_SERVICES = 100
@@ -48,7 +53,9 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
         source.refuse(path, f"lists {len(raw)} training services; an experiment has {MOST_SERVICES} at most")
         raw = raw[:MOST_SERVICES]
     sections = list(_read_all({(*path, number): item for number, item in enumerate(raw)}, shared, source))
-    return [section | _hybrid(section) for section in sections] if len(raw) > 1 else sections
+    if len(raw) > 1:
+        sections = [{**section, "reuseMode": True} if "reuseMode" in section else section for section in sections]
+    return sections
 
 
 def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
@@ -81,8 +88,6 @@ def needs_command(raw: object) -> bool:
 
 def _ours(model: type[BaseModel]) -> type[PlatformSection] | None:
     """The model as a `PlatformSection`; None for a plain model, as a plug-in may have."""
-    from nni_manager.platform_kit.section_model import PlatformSection  # brings pydantic
-
     return model if issubclass(model, PlatformSection) else None
 
 
@@ -127,10 +132,6 @@ def _refuse_namesakes(names: list[str], paths: list[Path], source: Source) -> No
     for name, path in zip(names, paths, strict=True):
         if counts[name] > 1:
             source.refuse((*path, NAME), f"is {name}, as of another section; give each a name of its own, or none any")
-
-
-def _hybrid(section: Settings) -> Settings:
-    return {"reuseMode": True} if "reuseMode" in section else {}
 
 
 def _read_platform(

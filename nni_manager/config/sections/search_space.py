@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from nni_manager.config.reading import placeholders
+from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unreadable
 from nni_manager.config.reading.scalars import mapping, text
 from nni_manager.config.reading.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
@@ -108,7 +108,7 @@ def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source
 
 def _existing_file(raw: object, source: Source) -> str:
     if not source.stored:
-        placeholders.refuse(raw)
+        scalars.refuse_placeholders(raw)
     return source.existing_file(text(raw))
 
 

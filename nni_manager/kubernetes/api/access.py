@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,16 +83,12 @@ class Access:
 def _server_and_user(access: Access) -> tuple[str, str]:
     if not access.kubeconfig:
         return "in-cluster", os.environ.get(_IN_CLUSTER, "")
-    files = [yaml.safe_load(path.read_text()) for path in _paths(access)]
+    paths = [Path(path).expanduser() for path in access.kubeconfig.split(os.pathsep) if path]
+    files = [yaml.safe_load(path.read_text()) for path in paths if path.exists()]
     name = access.context or next((file["current-context"] for file in files if file.get("current-context")), "")
     context = _named(files, "contexts", name)["context"]
     address = urlsplit(_named(files, "clusters", context["cluster"])["cluster"]["server"])
     return f"{address.scheme}://{address.hostname}:{address.port or 443}{address.path.rstrip('/')}", context["user"]
-
-
-def _paths(access: Access) -> list[Path]:
-    paths = [Path(path).expanduser() for path in access.kubeconfig.split(os.pathsep) if path]
-    return [path for path in paths if path.exists()]
 
 
 def _named(files: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
@@ -134,7 +129,7 @@ async def load(access: Access, folder: Path) -> Configuration:
     except BadCredentials:
         raise
     except Exception as error:  # a broken file and an exec plug-in fail in ways of their own
-        words = secrets.shown(without_tokens(str(error)))
+        words = secrets.shown(_TOKEN.sub("***", str(error)))
         raise BadCredentials(_sentence(access, type(error).__name__, words)) from None
     return found
 
@@ -142,12 +137,8 @@ async def load(access: Access, folder: Path) -> Configuration:
 def _import() -> None:
     for module in ("client", "config"):
         importlib.import_module(f"kubernetes_asyncio.{module}")
-    logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(_is_not_raised)
-
-
-def _is_not_raised(_: logging.LogRecord) -> bool:
-    """The library logs the words of an exec plug-in as they are, and raises them, too."""
-    return sys.exc_info()[0] is None
+    # the library logs the words of an exec plug-in as they are, and raises them, too
+    logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(lambda _: sys.exc_info()[0] is None)
 
 
 def _sentence(access: Access, kind: str, words: str) -> str:
@@ -169,11 +160,6 @@ def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:
             entry[name] = str(path)
 
 
-def private_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder for the files that `load` writes."""
-    return tempfile.TemporaryDirectory(prefix="nni-manager-kube-")
-
-
 def secrets_of_users(users: Iterable[Any]) -> Iterator[str]:
     """The secrets of all users, of each its own, its plug-in's variables, and its options by name. `users`: nodes of
     the library, ``{"name", "user"}``."""
@@ -190,8 +176,3 @@ def _of_options(arguments: list[str]) -> Iterator[str]:
     for number, argument in enumerate(arguments):
         if (option := _SECRET_OPTION.fullmatch(argument)) is not None:
             yield from arguments[number + 1 : number + 2] if option["value"] is None else [option["value"]]
-
-
-def without_tokens(text: str) -> str:
-    """The text without what has the form of a token."""
-    return _TOKEN.sub("***", text)

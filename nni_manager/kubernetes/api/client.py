@@ -9,8 +9,9 @@ import base64
 import functools
 import json
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ import aiohttp
 from pydantic_core import from_json
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.kubernetes.api.access import Access, load, private_folder
+from nni_manager.kubernetes.api.access import Access, load
 from nni_manager.platform_kit.secret_texts import SecretTexts
 
 if TYPE_CHECKING:
@@ -109,15 +110,13 @@ class Client:
         limit_s: float = _ANSWER_S,
     ) -> bytes:
         """The bytes that a call of the API answers. Raises as `call`."""
-        limit = _limit(limit_s)
-        async with self._answer(method, path, query, body, content_type, limit) as answer:
+        async with self._answer(method, path, query, body, content_type, limit_s) as answer:
             return await answer.read()
 
     @asynccontextmanager
     async def lines(self, path: str, query: Query, limit_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an answer that comes line by line, for at most `limit_s`. Raises as `call`."""
-        limit = _limit(limit_s)
-        async with self._answer("GET", path, query, None, JSON, limit) as answer:
+        async with self._answer("GET", path, query, None, JSON, limit_s) as answer:
             yield _lines(answer.content)
 
     @asynccontextmanager
@@ -145,33 +144,28 @@ class Client:
 
     @asynccontextmanager
     async def _answer(
-        self, method: str, path: str, query: Query, body: object, content_type: str, limit: aiohttp.ClientTimeout
+        self, method: str, path: str, query: Query, body: object, content_type: str, limit_s: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a request by the library's session, with its settings; its own layer above that is left
+        aside."""
+        settings = self._api.rest_client
+        session: aiohttp.ClientSession = settings.pool_manager
         try:
-            request = await self._request(method, path, query, body, content_type, limit)
-            async with request as answer:
+            async with session.request(
+                method,
+                f"{self.host}{path}?{urlencode(query)}" if query else self.host + path,
+                timeout=_limit(limit_s),
+                headers=await self._headers(content_type),
+                data=None if body is None else json.dumps(body).encode(),
+                proxy=settings.proxy,
+                proxy_headers=settings.proxy_headers,
+                server_hostname=settings.server_hostname,
+            ) as answer:
                 if answer.status >= 300:
                     raise _refusal(answer, await answer.read(), SecretTexts(*self._shown, *_secrets_in(body)))
                 yield answer
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unavailable(self.host, error) from None
-
-    async def _request(
-        self, method: str, path: str, query: Query, body: object, content_type: str, limit: aiohttp.ClientTimeout
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """A request by the library's session, with its settings; its own layer above that is left aside."""
-        settings = self._api.rest_client
-        session: aiohttp.ClientSession = settings.pool_manager
-        return session.request(
-            method,
-            f"{self.host}{path}?{urlencode(query)}" if query else self.host + path,
-            timeout=limit,
-            headers=await self._headers(content_type),
-            data=None if body is None else json.dumps(body).encode(),
-            proxy=settings.proxy,
-            proxy_headers=settings.proxy_headers,
-            server_hostname=settings.server_hostname,
-        )
 
     async def _headers(self, content_type: str) -> dict[str, str]:
         headers = {"Accept": "application/json, */*", "Content-Type": content_type, "User-Agent": "nni-manager"}
@@ -189,7 +183,7 @@ async def connect(access: Access) -> Client:
     """A client of a cluster, before its first call. Raises BadCredentials."""
     from kubernetes_asyncio.client import ApiClient
 
-    with private_folder() as folder:
+    with tempfile.TemporaryDirectory(prefix="nni-manager-kube-") as folder:
         settings = await load(access, Path(folder))
         settings.connection_pool_maxsize = 0  # no limit: there may be one to each of hundreds of pods
         api = ApiClient(settings)
@@ -202,18 +196,13 @@ def _ignore_environment(rest: Any, host: str) -> None:
 
     A proxy is looked for once, a password never: credentials are the kubeconfig's.
     """
-    rest.proxy = rest.proxy or _proxy_for(host)
+    parts = urlsplit(host)
+    rest.proxy = rest.proxy or (None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme))
     session: aiohttp.ClientSession = rest.pool_manager
     rest.pool_manager = aiohttp.ClientSession(
         connector=session.connector, read_bufsize=_BUFFER, cookie_jar=aiohttp.DummyCookieJar()
     )
     session.detach()
-
-
-def _proxy_for(address: str) -> str | None:
-    """The proxy for an address, by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; None: none."""
-    parts = urlsplit(address)
-    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 def parsed(data: bytes) -> Any:

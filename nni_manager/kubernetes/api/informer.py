@@ -16,7 +16,7 @@ from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
-from nni_manager.kubernetes.api.resource import Resource
+from nni_manager.kubernetes.api.names import Resource
 from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -148,11 +148,7 @@ class Informer:
             await self._list()
             self._note(None)
         if self.polls and loop.time() < self._watch_at_s:
-            await asyncio.sleep(_POLL_S)
-        else:
-            await self._watch_if_allowed()
-
-    async def _watch_if_allowed(self) -> None:
+            return await asyncio.sleep(_POLL_S)
         try:
             await self._watch()
         except Refusal as refusal:
@@ -174,17 +170,10 @@ class Informer:
 
     async def _on_refusal(self, refusal: Refusal) -> None:
         if refusal.status == _GONE:
-            await self._begin_anew()
-        elif refusal.status in (401, 403):
-            await self._on_failure(BadCredentials(f"{self.resource.plural} cannot be listed: {refusal}"))
-        else:
-            await self._on_failure(PlatformUnavailable(f"{self.resource.plural} cannot be listed: {refusal}"))
-
-    async def _begin_anew(self) -> None:
-        """Forgets where the watch was, as the server does: everything is listed. A server that says so again and again
-        is asked less and less often."""
-        self._version = ""
-        await asyncio.sleep(self._expired.next_wait())
+            self._version = ""  # the server forgets where the watch was: everything is listed
+            return await asyncio.sleep(self._expired.next_wait())
+        kind = BadCredentials if refusal.status in (401, 403) else PlatformUnavailable
+        await self._on_failure(kind(f"{self.resource.plural} cannot be listed: {refusal}"))
 
     def _poll(self) -> None:
         """Notes that watching is denied, while listing is not."""
@@ -234,17 +223,14 @@ class Informer:
             page, version = str(meta.get("continue") or ""), str(meta.get("resourceVersion") or "")
             if not page:
                 break
-        self._take(found)
-        self._version, self._listed_s = version, begun_s
-        self._listed_version = _number(version)
-        for listener in tuple(self.listeners):
-            listener.on_listed(self.resource, begun_s, frozenset(found))
-
-    def _take(self, found: dict[str, Object]) -> None:
         for name in [name for name in self.objects if name not in found]:
             self._remove(self.objects[name], was_seen=False)
         for one in found.values():
             self._put(one)
+        self._version, self._listed_s = version, begun_s
+        self._listed_version = _number(version)
+        for listener in tuple(self.listeners):
+            listener.on_listed(self.resource, begun_s, frozenset(found))
 
     async def find(self, name: str) -> bool:
         """Whether the server has an object of that name, which is taken in then. Raises as `Client.call`."""
@@ -290,8 +276,9 @@ class Informer:
         is_open = False
         try:
             async with client.lines(self._path, query, _WATCH_S + 10) as lines:
-                is_open = True
-                self._opened()
+                is_open, self.polls = True, False
+                self._note(None)
+                self._denied.reset()
                 async for line in lines:
                     if line.strip():
                         self._on_event(parsed(line))
@@ -301,12 +288,6 @@ class Informer:
             if not is_open:  # one that breaks is begun again; trouble it is when that fails
                 raise
         await self._breathe(asyncio.get_running_loop().time() - begun_s)
-
-    def _opened(self) -> None:
-        """Notes that the server lets us watch."""
-        self._note(None)
-        self.polls = False
-        self._denied.reset()
 
     async def _breathe(self, lasted_s: float) -> None:
         """Waits a moment after short watches: a server that ends watches at once is not asked without end."""
@@ -326,13 +307,11 @@ class Informer:
             )
         if kind == "DELETED":
             self._remove(found, was_seen=True)
-        elif kind in ("ADDED", "MODIFIED") and not self._is_old_news(found):
-            self._put(found)
+        elif kind in ("ADDED", "MODIFIED"):
+            # one of an object that is gone is old: it was there before the last list, which lacks it
+            if found["metadata"]["name"] in self.objects or _identity(found)[1] > self._listed_version:
+                self._put(found)
         self._version = str(found["metadata"].get("resourceVersion") or self._version)
-
-    def _is_old_news(self, found: Object) -> bool:
-        """Whether an event is of an object that is gone: it was there before the last list, which lacks it."""
-        return found["metadata"]["name"] not in self.objects and _identity(found)[1] <= self._listed_version
 
     def _put(self, found: Object) -> None:
         name, (uid, version) = found["metadata"]["name"], _identity(found)

@@ -1,13 +1,42 @@
-"""The names and labels of our objects."""
+"""The names of kinds of objects, where they are in the API, and the names and labels of our objects."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of objects, in one version of the API. Core kinds have no group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """The path of a resource in the API: of all objects in the namespace, or of the named one."""
+        start = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        path = f"{start}/namespaces/{namespace}/{self.plural}"
+        return f"{path}/{name}" if name else path
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+EVENTS = Resource("", "v1", "events", "Event")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+
 
 #: Labels. A real NNI's are `app`, `expId` and `trialId`: its objects are none of ours.
 EXPERIMENT = "nni-manager/experiment"

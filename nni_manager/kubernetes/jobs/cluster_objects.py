@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import functools
+import logging
+import socket
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.connectivity import Reach
-from nni_manager.kubernetes.api.resource import CONFIG_MAPS, SECRETS, Resource
+from nni_manager.kubernetes.api.names import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.kubernetes.fields import AzureStorage, KubernetesSection
-from nni_manager.kubernetes.jobs import shared_objects as shared
 from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.shared_storage.checked_code import sha256_of
+from nni_manager.platform_kit.payload import runner_archive
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.shared_storage.mounted_storage import AttemptFolder, MountedStorage
-from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
+from nni_manager.shared_storage.storage_folders import experiment_folder, make_root, sha256_of
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.
@@ -45,7 +45,7 @@ class ClusterObjects:
         self._host = host
         self._platform = platform
         self.channel = storage.channel(config)
-        self._reach = Reach(cluster)
+        self.reach = Reach(cluster)
         self._preparing = asyncio.Lock()
         self._runner_map = ""
         #: Path of a login → name of its Secret.
@@ -62,8 +62,8 @@ class ClusterObjects:
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
             folder = experiment_folder(host.experiment_id, host.storage_key)
-            mode = storage.folder_mode(config)
-            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, mode)
+            mode = config.pod_storage and config.pod_storage.mode
+            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, folder_mode(mode))
         self._here = here
 
     # Shared by all jobs
@@ -78,15 +78,17 @@ class ClusterObjects:
                 return
             for field, path in login_paths(self._config).items():
                 try:
-                    login = await asyncio.to_thread(shared.read_login, Path(path), field)
+                    login = await asyncio.to_thread(storage.read_login, Path(path), field)
                 except InvalidInput as error:
                     raise SubmitRejected(str(error)) from None
-                secret = shared.pull_secret(self._host.experiment_id, self._host.service, login)
+                secret = storage.pull_secret(self._host.experiment_id, self._host.service, login)
                 self._logins[path] = await self.put(SECRETS, secret)
             await self._prepare_storage()
             if self.channel == protocol.PUSH_OR_EXEC:
-                await self._reach.look()
-            runner = shared.runner_map(self._host.experiment_id, self._host.service, await asyncio.to_thread(_archive))
+                await self.reach.look()
+            runner = storage.runner_map(
+                self._host.experiment_id, self._host.service, await asyncio.to_thread(runner_archive)
+            )
             self._runner_map = await self.put(CONFIG_MAPS, runner)
 
     async def mend(self) -> None:
@@ -110,8 +112,8 @@ class ClusterObjects:
     async def _prepare_storage(self) -> None:
         account = self._config.pod_storage
         if isinstance(account, AzureStorage):
-            key, name = await shared.account_key(account), account.azure_account
-            secret = shared.azure_secret(self._host.experiment_id, self._host.service, name, key)
+            key, name = await storage.account_key(account), account.azure_account
+            secret = storage.azure_secret(self._host.experiment_id, self._host.service, name, key)
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:
             try:
@@ -139,11 +141,11 @@ class ClusterObjects:
 
     def pods(self, *, service_account: str = "", code_in_image: str = "") -> PodSettings:
         """The settings that all pods of a job share."""
-        channel = self._reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
+        channel = self.reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
         return PodSettings(
             platform=self._platform,
             channel=channel,
-            own_address=self._reach.own_address,
+            own_address=self.reach.own_address,
             runner_map=self._runner_map,
             code_archive=self._code_archive,
             code_sha256=self._code_sha256,
@@ -162,10 +164,6 @@ class ClusterObjects:
     def pull_secrets(self, login: str | None) -> Sequence[str]:
         """The names of Secrets with logins of registries for a role; `login`: its `privateRegistryAuthPath`."""
         return (self._logins[login],) if login else ()
-
-    def note_chosen(self, channel: str) -> None:
-        """Notes the channel that a pod has chosen."""
-        self._reach.note(channel)
 
     # Of one job
 
@@ -273,6 +271,52 @@ def login_paths(config: KubernetesSection) -> dict[str, str]:
     }
 
 
-@functools.cache
-def _archive() -> bytes:
-    return runner_archive()
+log = logging.getLogger(__name__)
+
+#: Seconds for which no pod tries after one has tried in vain: each would lose time over it.
+_TRY_AGAIN_S = 600.0
+
+
+class Reach:
+    """What one service knows of whether pods reach this machine."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._may_exec = True
+        self._out_of_reach_until_s = float("-inf")
+        #: This machine's address as the cluster sees it, by the routes; empty: unknown.
+        self.own_address = ""
+
+    async def look(self) -> None:
+        """Checks rights and routes, once, before the first job. Raises Refusal and PlatformUnavailable."""
+        self._may_exec = await self._cluster.may_exec()
+        if not self._may_exec:
+            log.warning("commands in pods are not allowed (pods/exec): results come only where pods reach this machine")
+        host = (await self._cluster.client()).host
+        self.own_address = await asyncio.to_thread(_address_towards, host)
+
+    def channel(self) -> str:
+        """The channel for the next job."""
+        if not self._may_exec:
+            return protocol.PUSH
+        is_out_of_reach = asyncio.get_running_loop().time() < self._out_of_reach_until_s
+        return protocol.EXEC if is_out_of_reach else protocol.PUSH_OR_EXEC
+
+    def note(self, channel: str) -> None:
+        """Notes the channel that a pod has chosen."""
+        if channel == protocol.EXEC:
+            log.info("a pod did not reach the trial listener: results come through the cluster's API")
+            self._out_of_reach_until_s = asyncio.get_running_loop().time() + _TRY_AGAIN_S
+
+
+def _address_towards(host: str) -> str:
+    """This machine's address on the route to the cluster's API; empty where pods cannot use it. Sends no packet."""
+    parts = urlsplit(host)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return ""
+    return "" if found.startswith("127.") or found == "::1" or "%" in found else found

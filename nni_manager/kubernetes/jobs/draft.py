@@ -4,14 +4,14 @@ creates nothing."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.api.names import PODS, Resource
 from nni_manager.kubernetes.jobs import submission
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 
@@ -72,21 +72,20 @@ def spec() -> JobSpec:
 
 async def findings(
     cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest, as_made: AsMade
-) -> AsyncIterator[PreflightFinding]:
+) -> list[PreflightFinding]:
     """Findings about what the cluster objects to in the job, or in its pods."""
     drafted = spec()
     labels = names.job_labels(drafted, service, name, "nobody")
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
-    async for finding in _shown(cluster, resource, whole):
-        yield finding
+    found = await _shown(cluster, resource, whole)
     may_show, standard = await cluster.may("create", PODS), await _standard(cluster)
     for pod in map(as_made, _pods(whole["spec"])):
         if may_show:
-            async for finding in _shown(cluster, PODS, pod):
-                yield finding
+            found += await _shown(cluster, PODS, pod)
         elif against := violations(pod["spec"], standard):
             sentence = f"the namespace enforces the standard {standard}, and its pods would not be made: "
-            yield _finding(Severity.WRONG, PODS, sentence + "; ".join(against), _SECURITY_FIX)
+            found.append(PreflightFinding(Severity.WRONG, PODS.kind, sentence + "; ".join(against), _SECURITY_FIX))
+    return found
 
 
 async def _standard(cluster: Cluster) -> str:
@@ -98,43 +97,25 @@ async def _standard(cluster: Cluster) -> str:
     return str((namespace["metadata"].get("labels") or {}).get(ENFORCED) or "")
 
 
-async def _shown(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:
-    """Findings of a strict dry run of an object: without `strict` the cluster would drop unknown fields silently."""
+async def _shown(
+    cluster: Cluster, resource: Resource, body: Object, *, is_strict: bool = True
+) -> list[PreflightFinding]:
+    """Findings of a dry run of an object. Without `strict` the cluster drops unknown fields silently, as it does when
+    jobs are made."""
     try:
-        await cluster.create(resource, body, _STRICT)
+        await cluster.create(resource, body, _STRICT if is_strict else _QUERY)
     except Refusal as refusal:
-        if _UNKNOWN.search(refusal.message):
-            yield _finding(
-                Severity.WARNING,
-                resource,
-                f"the cluster drops what it does not know: {refusal.message}",
-                "correct podTemplate, or the template that configPath names",
-            )
-            async for finding in _shown_again(cluster, resource, body):
-                yield finding
-        else:
-            for finding in _said(resource, refusal):
-                yield finding
-
-
-async def _shown_again(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:
-    """Findings of showing an object as jobs are made: without the fields that are dropped."""
-    try:
-        await cluster.create(resource, body, _QUERY)
-    except Refusal as refusal:
-        for finding in _said(resource, refusal):
-            yield finding
-
-
-def _said(resource: Resource, refusal: Refusal) -> Iterator[PreflightFinding]:
-    is_about_now = _SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)
-    if refusal.status in (400, 403, 422) and not is_about_now:
-        fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX
-        yield _finding(Severity.WRONG, resource, f"the cluster would not take it: {refusal.message}", fix)
-
-
-def _finding(severity: Severity, resource: Resource, sentence: str, fix: str) -> PreflightFinding:
-    return PreflightFinding(severity=severity, subject=resource.kind, sentence=sentence, fix=fix)
+        if is_strict and _UNKNOWN.search(refusal.message):
+            sentence = f"the cluster drops what it does not know: {refusal.message}"
+            fix = "correct podTemplate, or the template that configPath names"
+            dropped = PreflightFinding(Severity.WARNING, resource.kind, sentence, fix)
+            return [dropped, *await _shown(cluster, resource, body, is_strict=False)]
+        is_about_now = _SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)
+        if refusal.status in (400, 403, 422) and not is_about_now:
+            fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX
+            sentence = f"the cluster would not take it: {refusal.message}"
+            return [PreflightFinding(Severity.WRONG, resource.kind, sentence, fix)]
+    return []
 
 
 def _pods(value: Any) -> Iterator[Object]:

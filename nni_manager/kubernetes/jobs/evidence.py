@@ -202,7 +202,7 @@ def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
 
 def _from_events(events: Iterable[Object]) -> Wait | None:
     told = [event for event in events if event.get("reason") not in _SAYS_NOTHING]
-    newest = max(told, key=lambda event: _time(event), default=None)
+    newest = max(told, key=_time, default=None)
     if newest is None:
         return None
     message, reason = str(newest.get("message") or ""), str(newest.get("reason") or "")

@@ -167,15 +167,16 @@ class JobMemory:
 
         Its end is reported when its pods are gone: until then they hold resources and may still report results.
         """
-        grace = max((_grace_s(pod) for pod in self.pods.values()), default=0.0)
-        if self.pods and now_s < since_s + grace + _ENDING_S:
+        specs = [pod.get("spec") or {} for pod in self.pods.values()]
+        grace_s = max((float(spec.get("terminationGracePeriodSeconds") or 30) for spec in specs), default=0.0)
+        if self.pods and now_s < since_s + grace_s + _ENDING_S:
             running = Observation(
                 state=JobState.RUNNING,
                 started_ms=found.started_ms,
                 message="it was deleted, and its pods are ending",
                 place=evidence.place(list(self.pods.values())),
             )
-            return running, since_s + grace + _ENDING_S - now_s
+            return running, since_s + grace_s + _ENDING_S - now_s
         if self.is_cancelled:
             return dataclasses.replace(found, state=JobState.CANCELLED, native_reason="Deleted", wait=None), None
         if self.was_deleted:
@@ -206,10 +207,6 @@ def _reporter(pods: Iterable[Object]) -> Object | None:
     found = [pod for pod in pods if REPORTS in (pod["metadata"].get("labels") or {})]
     first = [pod for pod in found if pod["metadata"]["name"].endswith("-0")]
     return max(first or found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
-
-
-def _grace_s(pod: Object) -> float:
-    return float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 30)
 
 
 _LOST = Observation(state=JobState.LOST, native_reason="NotFound", message="the cluster does not have it any more")

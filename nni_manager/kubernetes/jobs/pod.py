@@ -93,12 +93,13 @@ def pod_template(
 ) -> Object:
     """The pod template of a role. `secret`: the Secret with the runner's token; `is_alone`: the job has no other
     pod."""
+    wanted = {**role.resources, **({settings.gpu_resource: str(role.gpus)} if role.gpus else {})}
     container: Object = {
         "name": role.container,
         "image": role.image,
         "command": ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}"],
         "env": environment(spec, role, settings, secret, is_alone=is_alone),
-        "resources": _resources(role, settings.gpu_resource),
+        "resources": {"requests": dict(wanted), "limits": dict(wanted)} if wanted else {},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": WORK_VOLUME, "mountPath": MOUNT},
@@ -120,7 +121,8 @@ def pod_template(
         pod["priorityClassName"] = settings.priority_class
     if settings.service_account:
         pod["serviceAccountName"] = settings.service_account
-    template: Object = {"metadata": {"labels": _labels(labels, role)}, "spec": pod}
+    reports = {REPORTS: "first"} if role.reports else {}
+    template: Object = {"metadata": {"labels": {**labels, **reports}}, "spec": pod}
     return without_account_token(merged(template, settings.template, role.container), settings.template)
 
 
@@ -130,10 +132,6 @@ def without_account_token(pod: Object, own: Object) -> Object:
     if _ASKING.isdisjoint(own.get("spec") or {}):
         pod["spec"]["automountServiceAccountToken"] = False
     return pod
-
-
-def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
-    return {**labels, REPORTS: "first"} if role.reports else dict(labels)
 
 
 def environment(
@@ -155,7 +153,9 @@ def environment(
         **({} if is_alone else {protocol.ENV_ROLE: role.name}),
         **({protocol.ENV_GPUS: ""} if role.gpus == 0 else {}),
     }
-    found: list[Object] = [{"name": name, "value": _literal(value)} for name, value in values.items()]
+    # Kubernetes puts other variables in for ``$(NAME)``, which a command may well have, and leaves ``$$(NAME)``
+    literal = {name: _REFERENCE.sub(r"$\g<0>", value) for name, value in values.items()}
+    found: list[Object] = [{"name": name, "value": value} for name, value in literal.items()]
     if is_heard:
         reference = {"secretKeyRef": {"name": secret, "key": TOKEN_KEY}}
         found.append({"name": protocol.ENV_TOKEN, "valueFrom": reference})
@@ -187,16 +187,6 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
     return {protocol.ENV_CODE: "present" if settings.channel == protocol.EXEC else "fetch"}
 
 
-def _literal(value: str) -> str:
-    """A value as Kubernetes leaves it: it puts other variables in for ``$(NAME)``, which a command may well have."""
-    return _REFERENCE.sub(r"$\g<0>", value)
-
-
-def _resources(role: Role, gpu_resource: str) -> Object:
-    wanted = {**role.resources, **({gpu_resource: str(role.gpus)} if role.gpus else {})}
-    return {"requests": dict(wanted), "limits": dict(wanted)} if wanted else {}
-
-
 def merged(template: Object, own: Object, container: str) -> Object:
     """A template with `own` merged over it, as a strategic merge.
 
@@ -212,13 +202,13 @@ def merged(template: Object, own: Object, container: str) -> Object:
 def _merge(old: Any, new: Any) -> Any:
     if isinstance(old, dict) and isinstance(new, dict):
         return {**old, **{key: _merge(old[key], value) if key in old else value for key, value in new.items()}}
-    if isinstance(old, list) and isinstance(new, list) and all(_is_named(one) for one in [*old, *new]):
+    if (
+        isinstance(old, list)
+        and isinstance(new, list)
+        and all(isinstance(one, dict) and "name" in one for one in [*old, *new])
+    ):
         by_name = {one["name"]: one for one in new}
         known = {one["name"] for one in old}
         changed = [_merge(one, by_name[one["name"]]) if one["name"] in by_name else one for one in old]
         return [*changed, *(one for one in new if one["name"] not in known)]
     return new
-
-
-def _is_named(one: object) -> bool:
-    return isinstance(one, dict) and "name" in one

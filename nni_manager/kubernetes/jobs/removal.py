@@ -1,18 +1,21 @@
-"""Ending jobs and removing what belongs to them: each is a call or two, and an experiment may have hundreds at once."""
+"""Ending jobs and removing what belongs to them: each is a call or two, and an experiment may have hundreds at once.
+And what experiments of any manager have left in the namespace."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import SECRETS, Resource
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+from nni_manager.kubernetes.jobs.evidence import milliseconds
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
+from nni_manager.platform_kit.contract import LeftObject
 
 T = TypeVar("T")
 
@@ -68,3 +71,47 @@ async def _each(things: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None
     for outcome in await asyncio.gather(*(work() for _ in range(_AT_ONCE)), return_exceptions=True):
         if outcome is not None:
             raise outcome
+
+
+# Objects of experiments of any manager in the namespace, found by their labels
+
+_OTHER_KIND = "it has pods of another kind of job, which may need this; give a config of that kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object with our labels."""
+
+    resource: Resource
+    name: str
+    uid: str
+    told: LeftObject
+
+
+async def find(cluster: Cluster, resource: Resource | None, at_work: Collection[str]) -> Sequence[Found]:
+    """Jobs of this kind, Secrets and ConfigMaps of experiments that are not `at_work`, jobs first. `resource` None: the
+    cluster has no such kind. Raises Refusal."""
+    kinds = [kind for kind in (resource, SECRETS, CONFIG_MAPS) if kind is not None]
+    listed = [(kind, one) for kind in kinds for one in await cluster.list(kind, names.EXPERIMENT)]
+    jobs = {one["metadata"]["name"] for kind, one in listed if kind == resource}
+    pods = await cluster.list(PODS, names.EXPERIMENT)
+    others = [pod for pod in pods if pod["metadata"].get("ownerReferences") and _label(pod, names.JOB) not in jobs]
+    of_others = {_label(pod, names.EXPERIMENT) for pod in others}
+    kept = set(map(names.label, at_work))
+    return [_found(kind, one, of_others) for kind, one in listed if _label(one, names.EXPERIMENT) not in kept]
+
+
+def _found(resource: Resource, found: Object, of_others: Collection[str]) -> Found:
+    meta, experiment = found["metadata"], _label(found, names.EXPERIMENT)
+    told = LeftObject(
+        experiment_id=experiment,
+        manager=_label(found, names.MANAGER),
+        what=f"{resource.kind} {meta['name']}",
+        created_ms=milliseconds(meta.get("creationTimestamp")),
+        stays=_OTHER_KIND if experiment in of_others else "",
+    )
+    return Found(resource, meta["name"], meta["uid"], told)
+
+
+def _label(found: Object, name: str) -> str:
+    return str((found["metadata"].get("labels") or {}).get(name) or "")

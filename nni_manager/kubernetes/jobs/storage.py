@@ -1,14 +1,24 @@
-"""The storage of a section: the volume that pods mount, the place where this machine has it, its address for people."""
+"""What the jobs of one service share.
+
+The storage of its section: the volume that pods mount, the place where this machine has it, its address for people.
+Objects in the cluster: the runner in a ConfigMap; logins of registries, and keys of storage, which are given or come
+out of a key vault, in Secrets. They are made before the first job, found again by name, removed with the experiment.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import re
 from pathlib import Path
 
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.names import service_labels
 from nni_manager.kubernetes.fields import AzureStorage, KubernetesSection, NfsStorage, PvcStorage
-from nni_manager.kubernetes.jobs.pod import storage_folder
-from nni_manager.platform_kit.folder_mode import number
+from nni_manager.kubernetes.jobs.pod import RUNNER_FILE, storage_folder
 from trial_runner import protocol
 
 
@@ -19,11 +29,6 @@ def mount_point(config: KubernetesSection) -> Path | None:
         return None
     path = storage.path if isinstance(storage, PvcStorage) else storage.local_mount_point
     return Path(path) if path else None
-
-
-def folder_mode(config: KubernetesSection) -> int:
-    """The mode of the experiment's folder on storage that is mounted here, too."""
-    return number(config.pod_storage and config.pod_storage.mode)
 
 
 def channel(config: KubernetesSection) -> str:
@@ -54,3 +59,90 @@ def address(config: KubernetesSection, spec: JobSpec) -> str:
         case PvcStorage(claim_name=claim, path=path):
             return f"{claim or path}:{folder}"
     return ""
+
+
+LOGIN_KEY = ".dockerconfigjson"
+#: Keys of the Secret for a volume of kind azureFile.
+_AZURE_NAME, _AZURE_KEY = "azurestorageaccountname", "azurestorageaccountkey"
+
+
+def runner_map(experiment_id: str, service: str, archive: bytes) -> Object:
+    """The ConfigMap that holds the runner."""
+    name = _name(experiment_id, service, "runner", archive)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": service_labels(experiment_id, service)},
+        "binaryData": {RUNNER_FILE: base64.b64encode(archive).decode()},
+    }
+
+
+def pull_secret(experiment_id: str, service: str, login: bytes) -> Object:
+    """The Secret with the login of a registry; `login`: a docker `config.json`."""
+    kind, data = "kubernetes.io/dockerconfigjson", {LOGIN_KEY: login}
+    return _secret(_name(experiment_id, service, "registry", login), experiment_id, service, kind, data)
+
+
+def azure_secret(experiment_id: str, service: str, account: str, key: str) -> Object:
+    name = _name(experiment_id, service, "azure", f"{account} {key}".encode())
+    return _secret(name, experiment_id, service, "Opaque", {_AZURE_NAME: account.encode(), _AZURE_KEY: key.encode()})
+
+
+def read_login(path: Path, field: str) -> bytes:
+    """The login of a registry, as read from a file. Blocks. Raises InvalidInput, which names the `field`."""
+    try:
+        data = path.read_bytes()
+        told = json.loads(data)
+    except OSError as error:
+        raise InvalidInput(f"{field}: {path} cannot be read ({error.strerror}); give a docker config.json") from None
+    except ValueError:
+        raise InvalidInput(
+            f"{field}: {path} is not JSON; give a docker config.json, as `docker login` writes it"
+        ) from None
+    if not isinstance(told, dict) or not isinstance(told.get("auths"), dict):
+        raise InvalidInput(f"{field}: {path} has no `auths`; give a docker config.json, as `docker login` writes it")
+    return data
+
+
+def _secret(name: str, experiment_id: str, service: str, kind: str, data: dict[str, bytes]) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": kind,
+        "metadata": {"name": name, "labels": service_labels(experiment_id, service)},
+        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+    }
+
+
+def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
+    """The name of a shared object, with a hash of its content: an existing object of that name is the same."""
+    digest = hashlib.sha256(f"{experiment_id} {service} ".encode() + content).hexdigest()[:10]
+    readable = re.sub(r"[^a-z0-9]+", "-", f"nni-{experiment_id}-{service}".lower())[:40].strip("-")
+    return f"{readable}-{what}-{digest}"
+
+
+async def account_key(storage: AzureStorage) -> str:
+    """The key of a storage account, which is secret. Raises BadCredentials and PlatformUnavailable."""
+    return storage.azure_account_key or await _from_vault(storage.key_vault_name, storage.key_vault_key)
+
+
+async def _from_vault(vault: str, name: str) -> str:
+    try:
+        from azure.core.exceptions import AzureError, HttpResponseError
+        from azure.identity.aio import DefaultAzureCredential
+        from azure.keyvault.secrets.aio import SecretClient
+    except ImportError:
+        raise BadCredentials("reading a key vault needs `pip install 'nni-manager[azure]'`") from None
+    address = f"https://{vault}.vault.azure.net"
+    try:
+        async with DefaultAzureCredential() as credential, SecretClient(address, credential) as client:
+            return str((await client.get_secret(name)).value)
+    except HttpResponseError as error:  # logins that are not there are among them
+        if error.status_code is not None and (error.status_code == 429 or error.status_code >= 500):
+            raise PlatformUnavailable(f"{address} cannot be asked now ({error.status_code})", refused=True) from None
+        raise BadCredentials(
+            f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
+            "log in with `az login` as a user who may get secrets there, or give storage.azureAccountKey"
+        ) from None
+    except AzureError as error:
+        raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None

@@ -1,16 +1,48 @@
-"""Creating a job's object, whether or not an earlier call has done it already."""
+"""Creating a job's object, whether or not an earlier call has done it already; its handle, which finds it again in
+whatever process; and refused calls as the scheduler's errors."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 
-from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobSpec
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.resource import Resource
+from nni_manager.kubernetes.api.names import Resource
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandleData:
+    """The content of `JobHandle.data`."""
+
+    #: The name and uid of the job's object.
+    name: str
+    uid: str
+    #: The attempt's folder, below the experiment's.
+    folder: str = ""
+    #: The address of the job's files, for people.
+    link: str = ""
+
+
+@lru_cache(maxsize=4096)
+def data_of(handle: JobHandle) -> HandleData:
+    """The content of a handle; kept, as it is read at each observation."""
+    return HandleData(**json.loads(handle.data))
+
+
+def handle(platform: str, spec: JobSpec, created: Object, link: str) -> JobHandle:
+    """The handle of a job. `created`: its object, as the server has it; `link`: as in `HandleData`."""
+    meta = created["metadata"]
+    content = HandleData(name=meta["name"], uid=meta.get("uid", ""), folder=spec.attempt_directory, link=link)
+    return JobHandle(platform=platform, version=1, job_name=spec.name, data=json.dumps(asdict(content)))
 
 
 def body(
@@ -56,3 +88,33 @@ async def create(
     if found is None:
         raise PlatformUnavailable(f"{resource.kind} {meta['name']} was just removed; it is created again", refused=True)
     return found, False
+
+
+_QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
+_ENDING = re.compile(r"being terminated", re.IGNORECASE)
+
+
+def quota(refusal: Refusal) -> Wait | None:
+    """The reason for waiting when a quota is used up; None for any other refusal."""
+    if refusal.status == 403 and _QUOTA.search(refusal.message):
+        return Wait(code=WaitCode.QUOTA, sentence=refusal.message)
+    return None
+
+
+def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
+    """The error that a refusal stands for. `doing`: what was asked, e.g. ``create tfjobs``."""
+    if refusal.status == 401:
+        return BadCredentials(f"the cluster refuses the credentials ({refusal}); log in anew")
+    if refusal.status == 403 and not _ENDING.search(refusal.message):
+        return BadCredentials(
+            f"we may not {doing} in namespace {namespace} ({refusal.message}); have an administrator grant it"
+        )
+    if refusal.status == 404:
+        return PlatformUnavailable(
+            f"we cannot {doing} in namespace {namespace} ({refusal.message}): the namespace, or the kind itself, is not"
+            " there",
+            refused=True,
+        )
+    if refusal.status in (400, 413, 422):
+        return SubmitRejected(f"the cluster does not take it: {refusal.message}")
+    return PlatformUnavailable(f"the cluster cannot {doing} now ({refusal})", refused=refusal.status < 500)

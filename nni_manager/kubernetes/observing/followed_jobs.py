@@ -1,24 +1,33 @@
-"""The jobs of one training service while it is connected: reports from informers, results and logs."""
+"""The jobs of one training service while it is connected: reports from informers, logs, and results where runners do
+not post them: out of storage that is mounted here, or out of pods."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.domain.job import JobHandle
+from nni_manager.domain.errors import NotFound, PlatformError, PlatformUnavailable
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.kubernetes.api.client import Object, Refusal
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
-from nni_manager.kubernetes.jobs import handle_data
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import EVENTS, PODS, Resource
+from nni_manager.kubernetes.exec.channel import ExecChannel
+from nni_manager.kubernetes.exec.channel_selection import runner_container
+from nni_manager.kubernetes.exec.stream import execute
+from nni_manager.kubernetes.jobs import submission
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
+from nni_manager.kubernetes.jobs.pod import RUNNER_FILE, RUNNER_MOUNT
 from nni_manager.kubernetes.observing.following import Following
-from nni_manager.kubernetes.observing.reading import ResultReader, reading
 from nni_manager.platform_kit.contract import Host
+from nni_manager.shared_storage.pull import Pull
+from trial_runner import protocol
 
 #: Seconds that the first list is waited for.
 _LIST_S = 20.0
@@ -39,7 +48,7 @@ class FollowedJobs:
         self._mending: asyncio.Task[None] | None = None
 
     def report(self, handle: JobHandle) -> Observation:
-        told, memory = handle_data.read(handle), self.memory(handle)
+        told, memory = submission.data_of(handle), self.memory(handle)
         found = self._following.report(memory)
         if memory.is_slow_to_start and (self._mending is None or self._mending.done()):
             self._mending = asyncio.create_task(self._mend(), name="objects that pods mount")
@@ -49,7 +58,7 @@ class FollowedJobs:
 
     def memory(self, handle: JobHandle, created: Object | None = None) -> JobMemory:
         """The memory of a job, which is followed from now on. `created`: what the server has just made, if it has."""
-        told = handle_data.read(handle)
+        told = submission.data_of(handle)
         known = self._following.find(told.name)
         if known is not None and known.uid == told.uid:
             return known
@@ -117,3 +126,105 @@ async def follow(
     jobs_followed = FollowedJobs(kind, following, found, service, restarts=restarts)
     stack.push_async_callback(jobs_followed.close)
     return jobs_followed
+
+
+#: Seconds for which the end of a job waits for its files on the storage.
+_PATIENCE_S = 2.0
+#: Seconds that a command in a pod may take; the code goes through it.
+_COMMAND_S = 600.0
+
+
+class ResultReader(Protocol):
+    """The reading of one service's results."""
+
+    def follow(self, memory: JobMemory, attempt_directory: str) -> None:
+        """Begins to read a job's results; idempotent. `attempt_directory`: the folder to which its logs are copied."""
+
+    def notice(self, memory: JobMemory) -> None:
+        """Notes that a job's object or its pods have changed."""
+
+    def seen(self, memory: JobMemory, report: Observation) -> Observation:
+        """The report to give now: an end is held back until all results are read."""
+
+    def forget(self, memory: JobMemory) -> None:
+        """Stops reading a job's results. Quiet for a job that is not followed."""
+
+    async def close(self) -> None:
+        """Stops reading anything."""
+
+
+def reading(service: ClusterObjects, cluster: Cluster, host: Host, *, sends_code: bool) -> ResultReader | None:
+    """The reading of a service's results; None: runners post them."""
+    if service.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
+        run = partial(_execute, cluster)
+        return ExecChannel(host, run, service.record, service.reach.note, sends_code=sends_code)
+    return _FromStorage(service, host) if service.storage is not None else None
+
+
+class _FromStorage:
+    def __init__(self, service: ClusterObjects, host: Host) -> None:
+        self._service = service
+        self._pull = Pull(host)
+        self._task = asyncio.create_task(self._pull.run(), name=f"pull {host.experiment_id}")
+
+    def follow(self, memory: JobMemory, attempt_directory: str) -> None:
+        folder = self._service.folder(attempt_directory)
+        if folder is not None:
+            self._pull.follow(memory.job_name, folder.here, Path(attempt_directory))
+
+    def notice(self, memory: JobMemory) -> None:
+        """Does nothing: running jobs write results without help."""
+
+    def seen(self, memory: JobMemory, report: Observation) -> Observation:
+        if self._task.done():
+            self._task.result()  # a fault of ours, which must not go unseen
+        if not report.state.is_final or memory.all_pods == []:
+            return report
+        self._pull.finish(memory.job_name, _PATIENCE_S)
+        if self._pull.is_over(memory.job_name):
+            return report
+        return Observation(state=JobState.RUNNING, started_ms=report.started_ms, place=report.place)
+
+    def forget(self, memory: JobMemory) -> None:
+        self._pull.forget(memory.job_name)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+async def _execute(cluster: Cluster, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
+    """What a command in a pod says, with a second try when credentials have expired."""
+    path = PODS.path(cluster.namespace, pod["metadata"]["name"])
+    command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
+    container = str(runner_container(pod).get("name") or "")
+    client = await cluster.client()
+    try:
+        return await execute(client, path, container, command, stdin, _COMMAND_S)
+    except Refusal as refusal:
+        if refusal.status != 401:
+            raise
+    await cluster.renew(client)  # refused before anything was sent
+    return await execute(await cluster.client(), path, container, command, stdin, _COMMAND_S)
+
+
+#: Bytes of a pod's log that are read at most.
+_MOST = 64 * 1024 * 1024
+
+
+async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: int, limit: int) -> bytes:
+    """A stretch of the log of the pod that reports, as `Platform.read_file`; pods have one stream for all that is
+    printed."""
+    pod = memory.reporter()
+    if name != protocol.STDOUT_FILE or pod is None:
+        raise NotFound(f"job {memory.job_name} has no {name} in the cluster")
+    path = PODS.path(cluster.namespace, pod) + "/log"
+    client = await cluster.client()
+    try:
+        data = await client.read("GET", path, query=[("container", memory.container), ("limitBytes", str(_MOST))])
+    except Refusal as refusal:
+        # lasting: the container has not begun or is gone, the right is not granted, or the node does not answer
+        if refusal.status in (400, 403, 404) or "containerLogs" in refusal.message:
+            raise NotFound(f"pod {pod} has no log: {refusal.message}") from None
+        raise PlatformUnavailable(f"the log of pod {pod} cannot be read: {refusal}") from None
+    return data[offset : offset + limit] if offset >= 0 else data[offset:][:limit]

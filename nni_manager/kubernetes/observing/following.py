@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformError
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.informer import Informer
-from nni_manager.kubernetes.api.names import JOB
-from nni_manager.kubernetes.api.resource import EVENTS, PODS, Resource
+from nni_manager.kubernetes.api.names import EVENTS, JOB, PODS, Resource
 from nni_manager.kubernetes.jobs.job_memory import JobMemory, Read
-from nni_manager.kubernetes.observing import event_index
-from nni_manager.kubernetes.observing.event_index import EventIndex
 
 log = logging.getLogger(__name__)
 
@@ -183,11 +181,11 @@ class Following:
 
     def _put_event(self, event: Object) -> JobMemory | None:
         """Puts an event to its job, or to the job after which its pod is called; None: it is about none of ours."""
-        about = event_index.about(event)
-        memory = self._memories.get(about)
-        while memory is None and "-" in about:
-            about = about.rpartition("-")[0]
-            memory = self._memories.get(about)
+        name = about(event)
+        memory = self._memories.get(name)
+        while memory is None and "-" in name:
+            name = name.rpartition("-")[0]
+            memory = self._memories.get(name)
         if memory is not None and memory.final is None:
             memory.events[event["metadata"]["name"]] = event
             while len(memory.events) > _MOST_EVENTS:
@@ -215,3 +213,44 @@ def _label(pod: Object) -> str:
 
 def _is_same(memory: JobMemory, found: Object) -> bool:
     return memory.uid in ("", found["metadata"].get("uid"))
+
+
+class EventIndex:
+    """A cluster keeps the events of an hour: hundreds of jobs would look at tens of thousands each."""
+
+    def __init__(self, events: Iterable[Object]) -> None:
+        #: (name of the object that it is about, its own name), in order.
+        self._keys: list[tuple[str, str]] = []
+        self._events: dict[str, Object] = {}
+        for event in events:
+            self.put(event)
+
+    def put(self, event: Object) -> None:
+        """Adds an event, or what became of it: under a name that comes again it may be about another object."""
+        name = str(event["metadata"]["name"])
+        if (known := self._events.get(name)) is not None and about(known) != about(event):
+            self.drop(known)
+        if name not in self._events:
+            insort(self._keys, (about(event), name))
+        self._events[name] = event
+
+    def drop(self, event: Object) -> None:
+        name = str(event["metadata"]["name"])
+        if (known := self._events.pop(name, None)) is not None:
+            del self._keys[bisect_left(self._keys, (about(known), name))]
+
+    def of_job(self, name: str) -> Iterator[Object]:
+        """The events about a job and about what is called after it, such as its pods: ``{name}-…``.
+
+        A hyphen is the first character of those that names may have, so all of them stand behind the job's own.
+        """
+        for at in range(bisect_left(self._keys, (name, "")), len(self._keys)):
+            whose, event = self._keys[at]
+            if whose != name and not whose.startswith(f"{name}-"):
+                return
+            yield self._events[event]
+
+
+def about(event: Object) -> str:
+    """The name of the object that an event is about; empty: it names none."""
+    return str((event.get("involvedObject") or {}).get("name") or "")

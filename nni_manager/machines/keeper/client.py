@@ -307,7 +307,8 @@ class Keeper:
             }:
                 self._on_lines(owner, cast(dict[str, Any], message))
             case {"event": "ended", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
-                self._on_ended(owner, name, job)
+                if (listener := self._at_end(owner, name)) is not None:
+                    listener.on_ended(name, job)
             case {"event": "changed", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
                 if (listener := self._listeners.get(owner)) is not None:
                     listener.on_changed(name, job)
@@ -318,7 +319,8 @@ class Keeper:
                 "kind": str(kind),
                 "message": str(sentence),
             }:
-                self._on_refused(owner, name, kind, sentence)
+                if (listener := self._at_end(owner, name)) is not None:
+                    listener.on_refused(name, kind, sentence)
             case {"id": int(number), "result": result}:
                 self._requests.answer(number, result)
             case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
@@ -328,17 +330,11 @@ class Keeper:
             case _:
                 raise ValueError("neither an answer nor an event")
 
-    def _on_ended(self, owner: str, name: str, job: Job) -> None:
+    def _at_end(self, owner: str, name: str) -> Listener | None:
+        """The listener that hears of a job's end next, after the watchers."""
         for watcher in tuple(self.watchers):
             watcher.on_end(name)
-        if (listener := self._listeners.get(owner)) is not None:
-            listener.on_ended(name, job)
-
-    def _on_refused(self, owner: str, name: str, kind: str, sentence: str) -> None:
-        for watcher in tuple(self.watchers):
-            watcher.on_end(name)
-        if (listener := self._listeners.get(owner)) is not None:
-            listener.on_refused(name, kind, sentence)
+        return self._listeners.get(owner)
 
     def _on_lines(self, owner: str, message: dict[str, Any]) -> None:
         listener = self._listeners.get(owner)

@@ -32,6 +32,13 @@ from trial_runner import protocol
 _UNSAID = "its keeper lost it, and is of a version that does not say how"
 
 
+_STATES = {
+    protocol.PREPARING: JobState.PENDING,
+    protocol.RUNNING: JobState.RUNNING,
+    protocol.LOST: JobState.LOST,
+}
+
+
 def job_report(job: Mapping[str, Any]) -> Observation:
     """The observation of a job that the keeper reported just now; `job` as in `trial_runner.protocol`."""
     state = _state(job)
@@ -63,13 +70,9 @@ def _moment_ms(ago_ms: int | None) -> int | None:
 
 
 def _state(job: Mapping[str, Any]) -> JobState:
-    if job["state"] == protocol.PREPARING:
-        return JobState.PENDING
-    if job["state"] == protocol.RUNNING:
-        return JobState.RUNNING
     if job["state"] == protocol.ENDED:
         return JobState.SUCCEEDED if job.get("exit_code") == 0 else JobState.FAILED
-    return JobState.LOST if job["state"] == protocol.LOST else JobState.UNKNOWN
+    return _STATES.get(job["state"], JobState.UNKNOWN)
 
 
 class Tell(Protocol):

@@ -16,6 +16,7 @@ from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
+from trial_runner.wire.descriptors import Descriptor
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class LocalKeeper:
     def __init__(self, directory: Path, socket: Path) -> None:
         self._directory = directory
         self._socket = socket
+        self._lock = directory / "keeper.lock"
+        self._errors = directory / "keeper.err"
         #: The folder it is in, kept open, so that it stays the same one on every file system; None until it is there.
         self._home = _open(directory.parent)
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,14 +147,6 @@ class LocalKeeper:
         words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
         return words[-500:] or f"see {self._errors.with_name('keeper.log')}"
 
-    @property
-    def _lock(self) -> Path:
-        return self._directory / "keeper.lock"
-
-    @property
-    def _errors(self) -> Path:
-        return self._directory / "keeper.err"
-
     def _spawn(self, ready: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "trial_runner.keeper", "serve"]
         command += ["--directory", str(self._directory), "--socket", str(self._socket), "--ready-fd", str(ready)]
@@ -211,14 +206,8 @@ def _peer(transport: asyncio.Transport) -> int:
 
 async def _end_of(pid: int) -> None:
     """Returns when a process has ended. Raises ProcessLookupError."""
-    process = os.pidfd_open(pid)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(process, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(process)
-        os.close(process)
+    with Descriptor(os.pidfd_open(pid)) as process:
+        await _readable(process)
 
 
 async def _read(descriptor: int) -> bytes:
@@ -226,11 +215,15 @@ async def _read(descriptor: int) -> bytes:
 
     uvloop's `connect_read_pipe` would close it twice, and the second time, perhaps, what a thread has just opened.
     """
+    with Descriptor(descriptor):
+        await _readable(descriptor)
+        return os.read(descriptor, 64)
+
+
+async def _readable(descriptor: int) -> None:
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, ready.set)
     try:
         await ready.wait()
-        return os.read(descriptor, 64)
     finally:
         loop.remove_reader(descriptor)
-        os.close(descriptor)

@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.transport import Channel
 from nni_manager.platform_kit.connections import Place
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
 from trial_runner import protocol
 
 #: Seconds until a machine has said what it is, and until the program is there.
@@ -111,7 +111,8 @@ async def arrive(
                 "gpus": _GPUS_S if gpus else 0,
                 "manager": None if place is None else dict(place),
             }
-            channel.channel.write(_line(settings))
+            text = f"SETTINGS = {settings!r}\n{_ARRIVAL.read_text(encoding='utf-8')}"
+            channel.channel.write(base64.b64encode(text.encode()) + b"\n")
             reply = await _reply(channel)
             greeting = _greeting(reply)
         if greeting.held and place is not None:
@@ -194,11 +195,6 @@ def _python_fault(sentence: str) -> Fault:
         is_wrong=True,
         fix="install Python 3.7 or newer there, or name the folder of one in `pythonPath`",
     )
-
-
-def _line(settings: dict[str, Any]) -> bytes:
-    text = f"SETTINGS = {settings!r}\n{_ARRIVAL.read_text(encoding='utf-8')}"
-    return base64.b64encode(text.encode()) + b"\n"
 
 
 async def _reply(channel: Channel) -> dict[str, Any]:

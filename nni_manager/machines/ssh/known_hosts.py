@@ -10,6 +10,7 @@ import getpass
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import asyncssh
@@ -52,13 +53,9 @@ def remember(key: HostKey) -> None:
     os.makedirs(os.path.dirname(key.file), mode=0o700, exist_ok=True)
     file = os.open(key.file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(file, "r+b") as known:
-        begin = b"" if _ends_a_line(known.fileno()) else b"\n"
+        size = os.fstat(file).st_size
+        begin = b"" if size == 0 or os.pread(file, 1, size - 1) == b"\n" else b"\n"
         known.write(begin + f"{key.place} {key.text}\n".encode())
-
-
-def _ends_a_line(file: int) -> bool:
-    size = os.fstat(file).st_size
-    return size == 0 or os.pread(file, 1, size - 1) == b"\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +99,8 @@ class KnownHosts:
 
         A key that is revoked for the host is revoked at each of its ports.
         """
-        known = self._read()
+        # a file that is missing or unreadable has no entries
+        known = asyncssh.import_known_hosts("\n".join(map(_text, (*self.of_user, *self.of_machine))))
         found = known.match(host, address, port)
         if port is None:
             return found
@@ -117,10 +115,6 @@ class KnownHosts:
     def revokes(self, key: asyncssh.SSHKey, host: str, port: int | None) -> bool:
         """Whether the key is revoked for the host, at whatever port."""
         return key in self.match(host, "", port)[2]
-
-    def _read(self) -> asyncssh.SSHKnownHosts:
-        """The entries of all files; a file that is missing or unreadable has none."""
-        return asyncssh.import_known_hosts("\n".join(map(_text, (*self.of_user, *self.of_machine))))
 
 
 def _files(given: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:
@@ -140,7 +134,6 @@ def _expanded(name: str, values: dict[str, str]) -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

@@ -1,4 +1,5 @@
-"""Logging in to a machine: its fields, `~/.ssh/config` and the agent, through jump hosts, to a trusted host key.
+"""Logging in to a machine: its fields, `~/.ssh/config` and the agent, through jump hosts, to a trusted host key; and
+keys that are not known yet, for a person to judge.
 
 What is not in the config is looked up by asyncssh: identity files, the agent, `HostName` and `ProxyJump` of the user
 of the manager. A password or a key file of the config is used alone.
@@ -10,12 +11,14 @@ import asyncio
 import logging
 import shlex
 import socket
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import asyncssh
 
 from nni_manager.machines.ssh import known_hosts
-from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential
+from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential, Entry
 from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.known_hosts import HostKey, KnownHosts
 
@@ -65,16 +68,8 @@ async def _jump(
         return await _connect(host, int(port or DEFAULT_PORT), user, tunnel, key)
     except MachineFault as error:
         fault = error.fault
-        raise MachineFault(
-            Fault(
-                subject=f"jump host {hop}",
-                sentence=f"{fault.subject}: {fault.sentence}",
-                fix=fault.fix,
-                is_wrong=fault.is_wrong,
-                is_refusal=fault.is_refusal,
-                unknown_key=fault.unknown_key,
-            )
-        ) from error
+        sentence = f"{fault.subject}: {fault.sentence}"
+        raise MachineFault(replace(fault, subject=f"jump host {hop}", sentence=sentence)) from error
 
 
 async def _connect(
@@ -227,7 +222,6 @@ class _Client(asyncssh.SSHClient):
 
 
 def _fault(error: Exception, host: str, port: int, user: str, credential: Credential, judge: _HostKeys) -> Fault:
-    """The fault that an error stands for, in words, with what to do."""
     match error:
         case asyncssh.HostKeyNotVerifiable():
             return judge.fault(error.reason)
@@ -294,3 +288,21 @@ def _bad_key(credential: Credential) -> Fault:
     else:
         sentence, fix = f"`sshPassphrase` does not open the key {credential.key_file}", "correct it"
     return Fault(subject="login", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
+
+
+async def unknown_key(machine: Mapping[str, Any]) -> HostKey | None:
+    """The first key on the way to a machine of `machineList` that is not known: of a jump host, or its own.
+
+    None: all are. Raises MachineFault where none is shown, and for one that has changed.
+    """
+    entry = Entry.of(machine)
+    given = entry.credential
+    credential = replace(given, host_key=None) if given.host_key == ACCEPT_NEW else given
+    try:
+        (await log_in(entry.address, credential)).abort()
+    except MachineFault as error:
+        if error.fault.unknown_key is not None:
+            return error.fault.unknown_key
+        if error.fault.subject != "login":
+            raise
+    return None

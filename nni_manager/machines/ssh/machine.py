@@ -6,22 +6,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import asyncssh
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.machines.keeper.machines import KeeperConnection
 from nni_manager.machines.ssh.address import Address, Credential
+from nni_manager.machines.ssh.bootstrap import Greeting, arrive
 from nni_manager.machines.ssh.faults import Fault, MachineFault
+from nni_manager.machines.ssh.login import log_in
 from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
 from trial_runner import protocol
-
-if TYPE_CHECKING:  # asyncssh takes 100 ms to import, and is an extra
-    import asyncssh
-
-    from nni_manager.machines.ssh.bootstrap import Greeting
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +73,7 @@ class Machine(KeeperConnection):
         self._drop_spare()
         try:
             self._check_refused(wanted)
-            self._spare = wanted, await _log_in(self.address, wanted)
+            self._spare = wanted, await log_in(self.address, wanted)
         except MachineFault as error:
             self._note_refusal(wanted, error.fault)
             if self._credential is None:
@@ -118,8 +116,6 @@ class Machine(KeeperConnection):
             raise error.fault.error(self.address.host) from error
 
     async def _attach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        from nni_manager.machines.ssh.bootstrap import arrive
-
         await asyncio.sleep(max(0.0, self._not_before_s - asyncio.get_running_loop().time()))
         place = None if self._place is None else await asyncio.to_thread(self._place)
         connection = await self._login()
@@ -143,7 +139,7 @@ class Machine(KeeperConnection):
         spare, self._spare = self._spare, None
         if spare is not None and spare[0] == self._credential and not spare[1].is_closed():
             return spare[1]
-        return await _log_in(self.address, self._credential)
+        return await log_in(self.address, self._credential)
 
     def _drop_spare(self) -> None:
         if self._spare is not None:
@@ -171,9 +167,3 @@ class Machine(KeeperConnection):
     async def remove(self, folder: str) -> None:
         """Removes a folder with all that is in it. Raises PlatformError."""
         await self.keeper.request("remove", folder=folder)
-
-
-async def _log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
-    from nni_manager.machines.ssh.login import log_in
-
-    return await log_in(address, credential)

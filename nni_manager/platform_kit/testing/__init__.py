@@ -19,11 +19,14 @@ pytest.register_assert_rewrite(
     *(f"{__name__}.{module}" for module in ("platform_contract", "service_contract", "observing"))
 )
 
-from nni_manager.platform_kit.testing.feature import Feature  # noqa: E402
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage, lagging_storage  # noqa: E402
 from nni_manager.platform_kit.testing.platform_contract import PlatformContract  # noqa: E402
 from nni_manager.platform_kit.testing.recorder import DeliveredLines, Recorder  # noqa: E402
-from nni_manager.platform_kit.testing.world import World, unreachable_keeper  # noqa: E402
+from nni_manager.platform_kit.testing.world import (  # noqa: E402
+    Feature,
+    World,
+    unreachable_keeper,
+)
 
 __all__ = [
     "DeliveredLines",

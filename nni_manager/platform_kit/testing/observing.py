@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -15,9 +17,8 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platform_kit.contract import NoRoom, Platform
-from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.recorder import Recorder
-from nni_manager.platform_kit.testing.world import World
+from nni_manager.platform_kit.testing.world import Feature, World
 
 _T = TypeVar("_T")
 #: Seconds between two observations of a platform without events.
@@ -168,3 +169,34 @@ async def _next_look(recorder: Recorder, platform: Platform[Any]) -> None:
         await recorder.news.wait()
     else:
         await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+_OF_LOOPS = ("asyncio_", "uvloop_")
+
+
+def leftovers() -> frozenset[str]:
+    """The leftovers of an adapter in this process now, a line for each, the same as long as it lives: tasks, threads,
+    open files and connections. Linux only."""
+    tasks = [f"task {task.get_name()}" for task in asyncio.all_tasks()]
+    # a loop's own executor keeps its threads
+    threads = [one.name for one in threading.enumerate() if not one.name.startswith(_OF_LOOPS)]
+    return frozenset((*tasks, *(f"thread {name}" for name in threads), *_descriptors()))
+
+
+async def new_leftovers(before: frozenset[str], patience_s: float) -> frozenset[str]:
+    """Leftovers that were not there before, once there are none or `patience_s` have passed: closing takes a moment."""
+    for _ in range(int(patience_s / _LOOK_AGAIN_S)):
+        if not leftovers() - before:
+            break
+        await asyncio.sleep(_LOOK_AGAIN_S)  # nothing tells when a descriptor is closed
+    return leftovers() - before
+
+
+def _descriptors() -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(f"descriptor {number} {os.readlink(f'/proc/self/fd/{number}')}")
+        except FileNotFoundError:  # the one that lists
+            continue
+    return found

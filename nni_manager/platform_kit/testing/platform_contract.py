@@ -25,16 +25,16 @@ import pytest_asyncio
 from nni_manager.domain.errors import BadCredentials, NotFound
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.lagging_storage import Lag
-from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.listener import fake_listener
 from nni_manager.platform_kit.testing.middlebox import Each, middlebox
 from nni_manager.platform_kit.testing.observing import (
     accepted,
     finish,
     insist,
+    leftovers,
     needs,
+    new_leftovers,
     running,
     seen,
     taken,
@@ -42,7 +42,7 @@ from nni_manager.platform_kit.testing.observing import (
     unavailable,
 )
 from nni_manager.platform_kit.testing.service_contract import ServiceContract
-from nni_manager.platform_kit.testing.world import World
+from nni_manager.platform_kit.testing.world import Feature, World
 from trial_runner import protocol
 
 _MANY = 100

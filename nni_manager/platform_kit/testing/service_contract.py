@@ -17,15 +17,15 @@ from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.contract import NoRoom, Platform
-from nni_manager.platform_kit.testing.feature import Feature
-from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.listener import fake_listener
 from nni_manager.platform_kit.testing.observing import (
     accepted,
     check_results,
     finish,
     insist,
+    leftovers,
     needs,
+    new_leftovers,
     result_line,
     run,
     running,
@@ -34,7 +34,7 @@ from nni_manager.platform_kit.testing.observing import (
     taken,
     unavailable,
 )
-from nni_manager.platform_kit.testing.world import World
+from nni_manager.platform_kit.testing.world import Feature, World
 
 _NONCE = "0123456789abcdef"
 _GRACE_S = 1.0

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from nni_manager.domain.experiment import Json
 from nni_manager.kubernetes.fields import KubernetesSection, Subdomain
-from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, Remark, marked
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, TRIAL, FirstFormat, Part, Remark, marked
 
 
 class PullSecret(Part):

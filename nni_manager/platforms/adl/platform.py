@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.api.resource import CLAIMS
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
+from nni_manager.kubernetes.api.names import CLAIMS
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects, owner
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.kubernetes.preflight import secrets_there, storage_class_there
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platforms.adl.config import AdlConfig
+from nni_manager.platforms.adl.config import AdlConfig, Checkpoint
 from nni_manager.platforms.adl.states import report
 
 
@@ -36,7 +35,7 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
         return not config.trial_code_directory
 
     def job_kind(self) -> Kind:
-        return kind()
+        return _KIND
 
     def object_name(self, spec: JobSpec) -> str:
         return names.dashed(spec)
@@ -45,26 +44,20 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
         pods = service.pods(code_in_image=self.config.trial_code_directory or "")
         return job(spec, self.config, pods, labels, service.secret_name(name), name)
 
-    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        async for finding in secrets_there(cluster, self.config.secret_names):
-            yield finding
+    async def look_further(self, cluster: Cluster) -> list[PreflightFinding]:
+        found = await secrets_there(cluster, self.config.secret_names)
         if self.config.checkpoint is not None:
             if not await cluster.may("create", CLAIMS):
-                yield PreflightFinding(
-                    severity=Severity.WRONG,
-                    subject="rights: persistentvolumeclaims",
-                    sentence=f"we may not create persistentvolumeclaims in namespace {cluster.namespace}",
-                    fix="have create granted, or leave checkpoint out",
-                )
-            async for finding in storage_class_there(cluster, self.config.checkpoint.storage_class):
-                yield finding
+                sentence = f"we may not create persistentvolumeclaims in namespace {cluster.namespace}"
+                fix = "have create granted, or leave checkpoint out"
+                found.append(PreflightFinding(Severity.WRONG, f"rights: {CLAIMS.plural}", sentence, fix))
+            found += await storage_class_there(cluster, self.config.checkpoint.storage_class)
+        return found
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: ClusterObjects) -> None:
         await super().on_created(cluster, created, spec, service)
-        meta = created["metadata"]
-        of_checkpoints = claim(self.config, meta["name"], meta["labels"], owner(created))
-        if of_checkpoints is not None:
-            await service.put(CLAIMS, of_checkpoints)
+        if self.config.checkpoint is not None:
+            await service.put(CLAIMS, claim(self.config.checkpoint, created))
 
 
 CONTAINER = "main"
@@ -77,16 +70,15 @@ _ENVIRONMENT = {
 }
 
 
-def kind() -> Kind:
-    return Kind(
-        group="adaptdl.petuum.com",
-        plural="adaptdljobs",
-        kind="AdaptDLJob",
-        container=CONTAINER,
-        read=report,
-        version="v1",
-        operator="the scheduler of AdaptDL (https://github.com/petuum/adaptdl)",
-    )
+_KIND = Kind(
+    group="adaptdl.petuum.com",
+    plural="adaptdljobs",
+    kind="AdaptDLJob",
+    container=CONTAINER,
+    read=report,
+    version="v1",
+    operator="the scheduler of AdaptDL (https://github.com/petuum/adaptdl)",
+)
 
 
 def role(spec: JobSpec, config: AdlConfig) -> Role:
@@ -136,18 +128,21 @@ def _volumes(template: Object, config: AdlConfig, name: str) -> Object:
     return {"spec": {"containers": [{"name": CONTAINER, "env": env, "volumeMounts": mounts}], "volumes": volumes}}
 
 
-def claim(config: AdlConfig, name: str, labels: Mapping[str, str], owner: Object) -> Object | None:
-    """The claim of the volume of checkpoints, which goes with its job; None without checkpoints."""
-    if config.checkpoint is None:
-        return None
+def claim(wanted: Checkpoint, job: Object) -> Object:
+    """The claim of the volume of checkpoints, which goes with its job."""
+    meta = job["metadata"]
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": claim_name(name), "labels": dict(labels), "ownerReferences": [owner]},
+        "metadata": {
+            "name": claim_name(meta["name"]),
+            "labels": dict(meta["labels"]),
+            "ownerReferences": [owner(job)],
+        },
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "volumeMode": "Filesystem",
-            "storageClassName": config.checkpoint.storage_class,
-            "resources": {"requests": {"storage": config.checkpoint.storage_size}},
+            "storageClassName": wanted.storage_class,
+            "resources": {"requests": {"storage": wanted.storage_size}},
         },
     }

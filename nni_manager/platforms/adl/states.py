@@ -34,7 +34,8 @@ def report(job: Object) -> Observation:
     status: dict[str, Any] = job.get("status") or {}
     phase = str(status.get("phase") or "Pending")
     state = state_of(phase)
-    has_run = _number(status.get("group")) > 0 or (phase == "Pending" and "group" in status)
+    group = status.get("group")
+    has_run = (isinstance(group, int) and group > 0) or (phase == "Pending" and "group" in status)
     if state is JobState.PENDING and has_run:
         state = JobState.RUNNING
     reason = str(status.get("reason") or phase)
@@ -56,7 +57,3 @@ def _short(message: str) -> str:
     except ValueError:
         told = None
     return str(told["message"]) if isinstance(told, dict) and told.get("message") else message
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

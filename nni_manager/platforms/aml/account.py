@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
@@ -22,17 +22,7 @@ _MOST_WORDS = 300
 _SECRET_VARIABLES = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
 
 
-class Tokens(Protocol):
-    async def token(self, scope: str) -> str:
-        """A token for a scope. Raises BadCredentials."""
-
-    async def renew(self) -> None:
-        """Gets new tokens from now on: the last one was refused."""
-
-    async def close(self) -> None: ...
-
-
-class AzureTokens:
+class Tokens:
     """Tokens by azure-identity, which is imported on first use.
 
     `authority`: host of a sovereign cloud's Entra; empty: the public one.
@@ -43,6 +33,7 @@ class AzureTokens:
         self._credential: Any = None
 
     async def token(self, scope: str) -> str:
+        """A token for a scope. Raises BadCredentials."""
         from azure.core.exceptions import AzureError
         from azure.identity.aio import DefaultAzureCredential
 
@@ -60,6 +51,7 @@ class AzureTokens:
             ) from None
 
     async def renew(self) -> None:
+        """Gets new tokens from now on: the last one was refused. `close` forgets them, too."""
         await self.close()
 
     async def close(self) -> None:
@@ -111,7 +103,7 @@ class AmlAccount(WebAccount):
 
     async def signed_anew(self) -> bool:
         await self._tokens.renew()
-        self.sign(await self.signature_of(""))
+        await self.refreshed()
         return True
 
     def words(self, response: httpx.Response) -> tuple[str, str]:

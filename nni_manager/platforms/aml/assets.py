@@ -3,22 +3,29 @@ once.
 
 Two experiments may put the same code at once. Each uploads it to an address of its own, and the service keeps the first
 one's: an asset's path cannot be changed. As its version is the hash of what it holds, the first one's is as good.
+
+`Blobs` is the workspace's blob container, through which jobs and we exchange files: a few calls of its REST API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import httpx
 
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
+from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.platforms.aml import job
-from nni_manager.platforms.aml.account import AmlAccount
-from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.account import STORAGE_SCOPE, AmlAccount, Tokens
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.web_services.account import Refused
 
@@ -60,8 +67,9 @@ class Assets:
         if await account.get(path) is None:
             slot = (await account.post(f"{path}/startPendingUpload", _SLOT)).json()
             blob_uri, signed_uri = _places(slot)
+            place, _, signature = signed_uri.partition("?")
             for name, data in files.items():
-                await blobs.upload(_below(signed_uri, f"{version}/{name}"), data)
+                await blobs.upload(f"{place.rstrip('/')}/{version}/{name}?{signature}", data)
             await _put_or_find(account, path, {"codeUri": f"{blob_uri.rstrip('/')}/{version}"})
         return f"{account.resource}/{path}"
 
@@ -87,6 +95,99 @@ def _places(slot: Any) -> tuple[str, str]:
         raise PlatformUnavailable("Azure ML gives no place for the code; it is asked again", refused=True) from None
 
 
-def _below(signed_uri: str, name: str) -> str:
-    place, _, signature = signed_uri.partition("?")
-    return f"{place.rstrip('/')}/{name}?{signature}"
+_TIMEOUT_S = 30.0
+_VERSION = "2021-08-06"
+_MOST_WORDS = 300
+
+
+class Blobs:
+    """The workspace's blob container. `url`: its address, without a slash at its end. `transport`: for tests."""
+
+    def __init__(self, url: str, tokens: Tokens, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._url = url
+        self._tokens = tokens
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT_S, transport=transport)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def put(self, name: str, data: bytes) -> None:
+        await self._ask("PUT", f"{self._url}/{quote(name)}", headers={"x-ms-blob-type": "BlockBlob"}, content=data)
+
+    async def upload(self, place: str, data: bytes) -> None:
+        """Writes a blob at an address that says by itself that we may."""
+        headers = {"x-ms-blob-type": "BlockBlob", "x-ms-version": _VERSION}
+        signature = parse_qs(urlsplit(place).query).get("sig", [""])[0]
+        await self._send("PUT", place, headers=headers, content=data, secret=signature)
+
+    async def read(self, name: str, start: int, limit: int) -> bytes:
+        """At most `limit` bytes of a blob from `start` on; empty: its end, or no such blob."""
+        headers = {"Range": f"bytes={start}-{start + limit - 1}"}
+        response = await self._ask("GET", f"{self._url}/{quote(name)}", headers=headers, quiet=(404, 416))
+        if response.status_code in (404, 416):
+            return b""
+        return (response.content if response.status_code == 206 else response.content[start:])[:limit]
+
+    async def sizes(self, prefix: str) -> Mapping[str, int]:
+        """The sizes in bytes of all blobs with a name that begins with `prefix`, by name."""
+        found: dict[str, int] = {}
+        marker = ""
+        while True:
+            params = {"restype": "container", "comp": "list", "prefix": prefix, "marker": marker}
+            response = await self._ask("GET", self._url, params=params)
+            try:
+                tree = ElementTree.fromstring(response.content)  # noqa: S314
+            except ElementTree.ParseError:
+                raise PlatformUnavailable("the workspace's storage answers with something that is no list") from None
+            for blob in tree.iter("Blob"):
+                size = blob.findtext("Properties/Content-Length") or "0"
+                found[blob.findtext("Name") or ""] = int(size) if size.isdigit() else 0
+            marker = tree.findtext("NextMarker") or ""
+            if not marker:
+                return found
+
+    async def delete(self, name: str) -> None:
+        await self._ask("DELETE", f"{self._url}/{quote(name)}", quiet=(404,))
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = {},
+        params: Mapping[str, str] = {},
+        content: bytes | None = None,
+        quiet: tuple[int, ...] = (),
+    ) -> httpx.Response:
+        token = await self._tokens.token(STORAGE_SCOPE)
+        own = {"Authorization": f"Bearer {token}", "x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True)}
+        return await self._send(
+            method, url, headers={**own, **headers}, params=params, content=content, quiet=quiet, secret=token
+        )
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        quiet: tuple[int, ...] = (),
+        secret: str = "",
+    ) -> httpx.Response:
+        """`secret`: by which the call is let in, and which no sentence shows."""
+        try:
+            response = await self._client.request(method, url, headers=headers, params=params or None, content=content)
+        except httpx.HTTPError as error:
+            raise PlatformUnavailable(
+                f"the workspace's storage cannot be reached ({type(error).__name__})", refused=True
+            ) from None
+        if response.is_success or response.status_code in quiet:
+            return response
+        words = (
+            SecretTexts(secret).shown(response.text, _MOST_WORDS)
+            if response.status_code != 403
+            else "give yourself Storage Blob Data Contributor"
+        )
+        raise PlatformUnavailable(f"the workspace's storage answers {response.status_code}: {words}", refused=True)

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, TRIAL, FirstFormat, PlatformSection, marked
 
 _PUBLIC = "https://management.azure.com"
 

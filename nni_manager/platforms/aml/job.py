@@ -76,6 +76,7 @@ def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, fold
     """
     token = spec.runner_environment.get(protocol.ENV_TOKEN)
     secrets: Mapping[str, str] = {protocol.ENV_TOKEN: token} if token else {}
+    uri = f"azureml://datastores/{_DATASTORE}/paths/{folder}"
     properties: dict[str, Any] = {
         "jobType": "Command",
         "experimentName": f"nni_exp_{spec.experiment_id}",
@@ -85,7 +86,7 @@ def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, fold
         "environmentId": f"{resource}/environments/{environment_name(config)}/versions/1",
         "computeId": f"{resource}/computes/{config.compute_target}",
         "environmentVariables": {**spec.protocol_environment, **secrets, _NONCE: spec.nonce},
-        "outputs": {_OUTPUT: _output(folder)},
+        "outputs": {_OUTPUT: {"jobOutputType": "uri_folder", "mode": "ReadWriteMount", "uri": uri}},
         "resources": {"instanceCount": 1},
         "tags": tags(spec),
     }
@@ -94,8 +95,3 @@ def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, fold
     if config.job_timeout is not None:
         properties["limits"] = {"jobLimitsType": "Command", "timeout": f"PT{config.job_timeout}M"}
     return {"properties": properties}
-
-
-def _output(folder: str) -> Json:
-    uri = f"azureml://datastores/{_DATASTORE}/paths/{folder}"
-    return {"jobOutputType": "uri_folder", "mode": "ReadWriteMount", "uri": uri}

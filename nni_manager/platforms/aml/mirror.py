@@ -1,13 +1,18 @@
 """A mirror of the runners' files: copied from the workspace's storage to a folder of this machine, where `pull` reads
 it.
 
-Only files that grew are read. The runner's report of the end is copied last, after the files that it refers to. A file
-that its command holds open is not on the storage yet, or not all of it: it is read in pieces, see `held_files`.
+Only files that grew are read. The runner's report of the end is copied last, after the files that it refers to.
+
+An output is uploaded when it is closed. Of what its command holds open the runner copies pieces, which it closes::
+
+    ATTEMPT/stdout                       whole, once the command has ended
+    ATTEMPT/pieces/CONTAINER/stdout/N    while it runs: its bytes from N times PIECE_BYTES on
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shutil
 from collections.abc import Mapping
@@ -16,12 +21,58 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from nni_manager.domain.errors import PlatformError
-from nni_manager.platforms.aml import held_files
-from nni_manager.platforms.aml.blobs import Blobs
-from nni_manager.platforms.aml.held_files import HeldFile
+from nni_manager.platforms.aml.assets import Blobs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
-from trial_runner.wire.outbox_name import is_outbox
+from trial_runner.wire.outbox_files import is_outbox
+
+_PREFIX = f"{protocol.PIECES_FOLDER}/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFile:
+    """A log or an outbox. `whole`: its size in bytes under its own name; None: it is not uploaded yet."""
+
+    name: str
+    whole: int | None
+    #: Number of a piece → (its name, its bytes).
+    pieces: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The bytes that can be read."""
+        ends = (number * protocol.PIECE_BYTES + size for number, (_, size) in self.pieces.items())
+        return max(self.whole or 0, *ends, 0)
+
+    def source(self, start: int) -> tuple[str, int] | None:
+        """The blob that has the byte `start`, and where in it; None: none has."""
+        if start < (self.whole or 0):
+            return self.name, start
+        number, offset = divmod(start, protocol.PIECE_BYTES)
+        name, size = self.pieces.get(number, ("", 0))
+        return (name, offset) if offset < size else None
+
+
+def container_in(registration: bytes) -> str:
+    """The id of the container in a registration; empty: it has none."""
+    try:
+        found = json.loads(registration).get("container")
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def pieces_of(sizes: Mapping[str, int], container: str) -> dict[str, dict[int, tuple[str, int]]]:
+    """The pieces of each file of a container."""
+    found: dict[str, dict[int, tuple[str, int]]] = {}
+    prefix = f"{_PREFIX}{container}/"
+    for blob, size in sizes.items():
+        if container and blob.startswith(prefix):
+            name, _, number = blob.removeprefix(prefix).rpartition("/")
+            if number.isascii() and number.isdigit():
+                found.setdefault(name, {})[int(number)] = (blob, size)
+    return found
+
 
 log = logging.getLogger(__name__)
 
@@ -110,20 +161,22 @@ class Mirror:
             sizes = await self._blobs.sizes(attempt.prefix)
             named = {name.removeprefix(attempt.prefix): size for name, size in sizes.items()}
             registered = await self._take_registration(attempt, named)
-            held = held_files.pieces_of(named, await asyncio.to_thread(_container, attempt.folder))
-            grown = [await self._take(attempt, file) for file in held_files.whole_and_held(named, held, _is_read)]
-            ended = await self._take_report(attempt, protocol.EXIT_FILE, named)
+            held = pieces_of(named, await asyncio.to_thread(_container, attempt.folder))
+            names = [name for name in sorted({*named, *held}) if _is_read(name)]
+            files = [HeldFile(name=name, whole=named.get(name), pieces=held.get(name, {})) for name in names]
+            grown = [await self._take(attempt, file) for file in files]
+            ended = await self._take_end(attempt, named.get(protocol.EXIT_FILE))
             return registered or ended or any(grown)
 
     async def _take_registration(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
         """Copies a new registration. After a change of the container all files are read from the beginning, as
         those of the old one may have been longer."""
         known = await asyncio.to_thread(_container, attempt.folder)
-        is_another = bool(held_files.containers(sizes) - {known})
+        is_another = any(name.split("/")[1] != known for name in sizes if name.startswith(_PREFIX))
         if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
             return False
         data = await self._blobs.read(attempt.prefix + protocol.RUNNER_FILE, 0, _REPORT_BYTES)
-        if known and held_files.container_in(data) not in ("", known):
+        if known and container_in(data) not in ("", known):
             await asyncio.to_thread(shutil.rmtree, attempt.folder, ignore_errors=True)
         elif known and is_another:
             return False  # pieces of one that is gone
@@ -152,12 +205,11 @@ class Mirror:
             await asyncio.to_thread(_append, path, _TOO_LONG.format(attempt.prefix + file.name).encode())
         return True
 
-    async def _take_report(self, attempt: _Attempt, name: str, sizes: Mapping[str, int]) -> bool:
-        path = attempt.folder / name
-        if not _is_new(path, sizes.get(name)):
+    async def _take_end(self, attempt: _Attempt, size: int | None) -> bool:
+        path = attempt.folder / protocol.EXIT_FILE
+        if not _is_new(path, size):
             return False
-        data = await self._blobs.read(attempt.prefix + name, 0, _REPORT_BYTES)
-        await asyncio.to_thread(_write, path, data)
+        await asyncio.to_thread(_write, path, await self._blobs.read(attempt.prefix + path.name, 0, _REPORT_BYTES))
         return True
 
 
@@ -169,7 +221,7 @@ def _is_new(path: Path, size: int | None) -> bool:
 def _container(folder: Path) -> str:
     """The container of the copied registration; empty: none was copied."""
     try:
-        return held_files.container_in((folder / protocol.RUNNER_FILE).read_bytes())
+        return container_in((folder / protocol.RUNNER_FILE).read_bytes())
     except OSError:
         return ""
 

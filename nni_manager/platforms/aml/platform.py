@@ -25,9 +25,8 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
 from nni_manager.platforms.aml import job as jobs
 from nni_manager.platforms.aml import preflight, states
-from nni_manager.platforms.aml.account import AmlAccount, AzureTokens, Tokens
-from nni_manager.platforms.aml.assets import Assets
-from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.account import AmlAccount, Tokens
+from nni_manager.platforms.aml.assets import Assets, Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.mirror import Mirror
 from nni_manager.shared_storage import mount_by_job
@@ -35,7 +34,7 @@ from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.web_services.account import Refused, WebLease
-from nni_manager.web_services.jobs import UnlistedJobs
+from nni_manager.web_services.jobs import UnlistedJobs, all_of
 from trial_runner import protocol
 
 #: Seconds that copying a job's files may take after its end.
@@ -83,7 +82,7 @@ class AmlPlatform(Platform[AmlConfig]):
         self._left: set[str] = set()
 
     def _tokens(self) -> Tokens:
-        return AzureTokens(self.config.authority or "")
+        return Tokens(self.config.authority or "")
 
     def _account(self) -> AmlAccount:
         key = self.connection_key(self.config)
@@ -168,7 +167,8 @@ class AmlPlatform(Platform[AmlConfig]):
         for name in jobs.names(spec):
             taken = await self._put(name, body)
             if jobs.is_ours(taken, spec):
-                return self._handle(spec, name, taken)
+                data = json.dumps({"name": name})
+                return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
         raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
@@ -183,10 +183,6 @@ class AmlPlatform(Platform[AmlConfig]):
             if there is None:
                 raise
             return there
-
-    def _handle(self, spec: JobSpec, name: str, taken: Any) -> JobHandle:
-        data = json.dumps({"name": name})
-        return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
 
     @property
     def _storage(self) -> Blobs:
@@ -298,10 +294,7 @@ class AmlPlatform(Platform[AmlConfig]):
                 await self._blob_tokens.close()
 
     async def _cancel(self, names: Sequence[str]) -> None:
-        """Cancels all of these jobs, also after a failure. Raises the first error."""
-        ended = await asyncio.gather(*map(self._cancel_one, names), return_exceptions=True)
-        for error in filter(None, ended):
-            raise error
+        await all_of(map(self._cancel_one, names))
 
     async def _cancel_one(self, name: str) -> None:
         """Cancels a job. Quiet for an ended or unknown one."""

@@ -19,30 +19,26 @@ async def look(config: AmlConfig, get: Get) -> list[PreflightFinding]:
         found = await get(f"computes/{config.compute_target}")
         workspace = await get("")
     except BadCredentials as error:
-        return [_finding(Severity.WRONG, "Azure", str(error))]
+        return [PreflightFinding(Severity.WRONG, "Azure", str(error))]
     except Refused as error:
-        return [_finding(Severity.WRONG, "workspaceName", f"Azure ML: {error}")]
+        return [PreflightFinding(Severity.WRONG, "workspaceName", f"Azure ML: {error}")]
     except PlatformUnavailable as error:
-        return [_finding(Severity.AWAY, "Azure ML", str(error))]
+        return [PreflightFinding(Severity.AWAY, "Azure ML", str(error))]
     if found is None:
         sentence = f"workspace {config.workspace_name} has no compute target {config.compute_target}"
-        return [_finding(Severity.WRONG, "computeTarget", sentence, "correct computeTarget, or create the cluster")]
-    if _takes_identities_alone(workspace) and config.identity is None:
+        return [
+            PreflightFinding(Severity.WRONG, "computeTarget", sentence, "correct computeTarget, or create the cluster")
+        ]
+    mode = ((workspace or {}).get("properties") or {}).get("systemDatastoresAuthMode")
+    if str(mode or "").lower() == "identity" and config.identity is None:
         sentence = f"datastores of workspace {config.workspace_name} take identities alone, and jobs would have none"
-        return [_finding(Severity.WRONG, "identity", sentence, _IDENTITIES)]
-    return [_finding(Severity.FINE, "Azure ML", f"workspace and compute target {config.compute_target} are there")]
+        return [PreflightFinding(Severity.WRONG, "identity", sentence, _IDENTITIES)]
+    return [
+        PreflightFinding(Severity.FINE, "Azure ML", f"workspace and compute target {config.compute_target} are there")
+    ]
 
 
 _IDENTITIES = (
     "set identity to UserIdentity, or to Managed where the cluster has an identity; give it Storage Blob Data"
     " Contributor on the workspace's storage account"
 )
-
-
-def _takes_identities_alone(workspace: Any | None) -> bool:
-    properties = (workspace or {}).get("properties") or {}
-    return str(properties.get("systemDatastoresAuthMode") or "").lower() == "identity"
-
-
-def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:
-    return PreflightFinding(severity=severity, subject=subject, sentence=sentence, fix=fix)

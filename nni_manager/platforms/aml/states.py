@@ -53,11 +53,8 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "Queued": (WaitCode.UNSCHEDULABLE, "waits for nodes of the cluster"),
     "Paused": (WaitCode.UNSCHEDULABLE, "has paused the job"),
 }
-_TABLE = StateTable("Azure ML", STATES)
-
-
-def job_state(status: str) -> JobState:
-    return _TABLE.state(status)
+#: The state that a word of the service stands for.
+job_state = StateTable("Azure ML", STATES).state
 
 
 def job_report(job: Mapping[str, Any]) -> Observation:

@@ -1,72 +1,175 @@
-"""An account that experiments of one access key share: a client, and the pace at which the service may be asked.
+"""The wire of PAI-DLC, one method per call, and what its errors mean. The account that experiments of one access key
+share: a client, and the pace at which the service may be asked.
 
 The vendor publishes no limits. Reads and writes have separate paces, so that a hundred submissions do not delay the
-observation of jobs; the service's own flow control holds for both. The list of an
-experiment's jobs comes in pages, as far back as it must, and late by an unknown time.
+observation of jobs; the service's own flow control holds for both.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
-from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection
-from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, Page, Throttled
-from nni_manager.platforms.dlc.job import TAG_EXPERIMENT
+from nni_manager.platform_kit.secret_texts import SecretTexts
+from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.web_services.pacing import Pacing
-from nni_manager.web_services.shared_list import SharedList
 
-#: Pages that are read at a time; jobs that are further down are asked for one by one.
-_MOST_PAGES = 10
-#: Milliseconds that two clocks may differ by: the list begins so much earlier than the jobs that it is asked for.
-_SKEW_MS = 3600 * 1000
+#: Jobs on a page of a list; the service may give fewer.
+PAGE_SIZE = 100
+_CONNECT_MS, _READ_MS = 5_000, 20_000
+#: Beginnings of the codes with which Alibaba's gateways refuse a key, whatever the status; and a right, which may be
+#: missing for one job alone.
+_REFUSED_KEYS = (
+    "InvalidAccessKeyId",
+    "InvalidAccessKeySecret",
+    "SignatureDoesNotMatch",
+    "InvalidSecurityToken",
+    "IncompleteSignature",
+    "MissingAccessKeyId",
+)
+_REFUSED_RIGHTS = ("Forbidden", "NoPermission", "UserNotAuthorized")
+_THROTTLED = "Throttling"
+_MOST_WORDS = 300
+T = TypeVar("T")
+Item = Mapping[str, Any]
 
-Read = Callable[[Callable[[DlcClient], Awaitable[Page]]], Awaitable[Page]]
+
+class DlcRefused(PlatformError):
+    """A request that the service will never carry out; of one about a job, whatever the reason is. `status`: HTTP's."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"PAI-DLC refuses it: {message} ({code})")
+        self.status, self.code = status, code
 
 
-class JobList:
-    """The list of one experiment's jobs. `read`: asks the account; `fresh_s`: see `SharedList`."""
+class Throttled(PlatformUnavailable):
+    """A request that flow control refused, without an effect. `wait_s`: seconds to wait; 0: unknown."""
 
-    def __init__(self, read: Read, experiment_id: str, fresh_s: float) -> None:
-        self._ask = read
-        self._tags = {TAG_EXPERIMENT: experiment_id}
-        self._since_ms = 0
-        #: Whether the last list had all jobs that there are, as the service counts them.
-        self.is_complete = False
-        self._shared = SharedList(self._fetch, fresh_s)
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("PAI-DLC's flow control refuses calls for a moment; they are made again", refused=True)
+        self.wait_s = wait_s
 
-    async def read(self, since_ms: int, not_before_s: float = float("-inf")) -> Mapping[str, Item]:
-        """The jobs by their ids, at least those created since then (milliseconds since the epoch; the service itself
-        looks back for seven days only). `not_before_s`: see `SharedList`. Raises PlatformUnavailable and
-        BadCredentials."""
-        since_ms = max(0, since_ms - _SKEW_MS)
-        if since_ms < self._since_ms or not self._since_ms:
-            self._since_ms, not_before_s = since_ms, asyncio.get_running_loop().time()
-        elif since_ms > self._since_ms + _SKEW_MS:
-            self._since_ms = since_ms  # from the next question on
-        return await self._shared.get(not_before_s)
 
-    async def close(self) -> None:
-        await self._shared.close()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    jobs: Sequence[Item]
+    #: The number of jobs on all pages.
+    total: int
 
-    async def _fetch(self) -> Mapping[str, Item]:
-        found: dict[str, Item] = {}
-        since_ms = self._since_ms
-        for number in range(1, _MOST_PAGES + 1):
-            page = await self._ask(_page(self._tags, since_ms, number))
-            found |= {str(item["JobId"]): item for item in page.jobs if item.get("JobId")}
-            if page.total > len(found) and not page.jobs and number == 1:
-                raise PlatformUnavailable("PAI-DLC counts jobs and lists none of them; it is asked again")
-            if not page.jobs or len(found) >= page.total:
-                break
-        self.is_complete = len(found) >= page.total
+
+class DlcClient:
+    """One method per call of the official SDK, which is imported with the first client: it takes a quarter of a second.
+
+    Its methods raise DlcRefused, Throttled, BadCredentials and PlatformUnavailable.
+    """
+
+    def __init__(self, config: DlcConfig, key_secret: str) -> None:
+        from alibabacloud_pai_dlc20201203 import models
+        from alibabacloud_pai_dlc20201203.client import Client
+        from alibabacloud_tea_openapi.utils_models import Config
+        from darabonba.runtime import RuntimeOptions
+
+        scheme, _, host = config.host.rpartition("://")
+        self._models: Any = models
+        self._workspace = config.workspace_id
+        self._secrets = SecretTexts(key_secret)
+        self._options = RuntimeOptions(connect_timeout=_CONNECT_MS, read_timeout=_READ_MS, autoretry=False)
+        self._sdk: Any = Client(
+            Config(
+                access_key_id=config.access_key_id,
+                access_key_secret=key_secret,
+                region_id=config.region,
+                endpoint=host or None,
+                protocol=scheme or "https",
+                user_agent="nni-manager",
+            )
+        )
+
+    async def create_job(self, body: Mapping[str, Any]) -> str:
+        request = self._models.CreateJobRequest().from_map(dict(body))
+        answer = await self._call(lambda: self._sdk.create_job_with_options_async(request, {}, self._options))
+        return str(answer["JobId"])
+
+    async def list_jobs(self, *, tags: Mapping[str, str], since_ms: int, page: int, size: int = PAGE_SIZE) -> Page:
+        since = datetime.fromtimestamp(since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        request = self._models.ListJobsRequest(
+            tags=dict(tags),
+            start_time=since,
+            page_number=page,
+            page_size=size,
+            workspace_id=self._workspace,
+            sort_by="GmtCreateTime",
+            order="desc",
+        )
+        answer = await self._call(lambda: self._sdk.list_jobs_with_options_async(request, {}, self._options))
+        jobs = [job for job in answer.get("Jobs") or () if isinstance(job, Mapping)]
+        return Page(jobs=jobs, total=int(answer.get("TotalCount") or 0))
+
+    async def get_job(self, id: str) -> Item | None:
+        """The job of an id; None: there is no such job. The service may answer another refusal for it, too."""
+        request = self._models.GetJobRequest(need_detail=False)
+        try:
+            found: Item = await self._call(
+                lambda: self._sdk.get_job_with_options_async(id, request, {}, self._options), is_about_a_job=True
+            )
+        except DlcRefused as error:
+            if error.status == 404:
+                return None
+            raise
         return found
 
+    async def stop_job(self, id: str) -> None:
+        stop = self._sdk.stop_job_with_options_async
+        await self._call(lambda: stop(id, {}, self._options), is_about_a_job=True)
 
-def _page(tags: Mapping[str, str], since_ms: int, number: int) -> Callable[[DlcClient], Awaitable[Page]]:
-    return lambda client: client.list_jobs(tags=tags, since_ms=since_ms, page=number)
+    async def find_instance_type(self, name: str) -> Item | None:
+        request = self._models.ListEcsSpecsRequest(instance_types=name)
+        answer = await self._call(lambda: self._sdk.list_ecs_specs_with_options_async(request, {}, self._options))
+        found: list[Item] = [one for one in answer.get("EcsSpecs") or () if one.get("InstanceType") == name]
+        return found[0] if found else None
+
+    async def _call(self, call: Callable[[], Awaitable[Any]], *, is_about_a_job: bool = False) -> Any:
+        """The body of an answer as the service wrote it. `is_about_a_job`: a missing right does not refuse the access
+        key."""
+        try:
+            answer = await call()
+            return answer.body.to_map()
+        except Exception as error:
+            raise self._translated(error, is_about_a_job) from None  # the SDK's own holds requests, and signatures
+
+    def _translated(self, error: Exception, is_about_a_job: bool) -> PlatformError:
+        code = str(getattr(error, "code", "") or "")
+        status = int(getattr(error, "statusCode", 0) or getattr(error, "status_code", 0) or 0)
+        text = self._secrets.shown(str(getattr(error, "message", "") or error), _MOST_WORDS)
+        if status == 429 or code.startswith(_THROTTLED):
+            return Throttled(float(getattr(error, "retry_after", 0) or 0) / 1000)
+        if code.startswith(_REFUSED_KEYS) or status == 401:
+            return BadCredentials(f"PAI-DLC refuses accessKeyId or accessKeySecret: {text}; give others")
+        if not is_about_a_job and (status == 403 or code.startswith(_REFUSED_RIGHTS)):
+            return BadCredentials(
+                f"PAI-DLC does not let the access key do it: {text}; look at workspaceId and its rights"
+            )
+        if 400 <= status < 500:
+            return DlcRefused(status, code, text)
+        return PlatformUnavailable(f"PAI-DLC cannot be asked: {text or code}", refused=_is_unsent(error))
+
+
+def _is_unsent(error: BaseException | None) -> bool:
+    """Whether no connection was made, so that the call had no effect."""
+    import aiohttp  # the SDK's own
+
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, aiohttp.ClientConnectorError | asyncio.CancelledError):
+            return isinstance(error, aiohttp.ClientConnectorError)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 #: Calls a second, and how many may come at once first.
@@ -76,50 +179,45 @@ WRITES_A_SECOND, WRITE_BURST = 3.0, 5
 _BACK_OFF_S = 5.0
 #: Seconds that a call waits for its turn.
 _PATIENCE_S = 25.0
-T = TypeVar("T")
 Verb = Callable[[DlcClient], Awaitable[T]]
 
 
 class DlcAccount(Connection):
-    """An account of PAI-DLC. `make`: makes a client with this secret."""
+    """An account of PAI-DLC; credentials are secrets of the section's access key."""
 
-    def __init__(self, key: str, make: Callable[[str], DlcClient]) -> None:
+    def __init__(self, key: str, config: DlcConfig) -> None:
         super().__init__(key)
-        self._make = make
+        self._config = config
         self._client: DlcClient | None = None
         self._reads = Pacing(calls=READS_A_SECOND, per_s=1.0, burst=READ_BURST)
         self._writes = Pacing(calls=WRITES_A_SECOND, per_s=1.0, burst=WRITE_BURST)
 
     async def check(self, credential: str) -> None:
-        client = self._make(credential)
+        client, now_ms = DlcClient(self._config, credential), self._clock()
         try:
-            await self._paced(self._reads, lambda: client.list_jobs(tags={}, since_ms=self._clock(), page=1, size=1))
+            await self._paced(self._reads, client, lambda it: it.list_jobs(tags={}, since_ms=now_ms, page=1, size=1))
         except DlcRefused as error:  # a foreign workspace, or a wrong clock: not even a list is allowed
             raise BadCredentials(
                 f"{error}; look at accessKeyId, workspaceId, region and this machine's clock"
             ) from error
 
     async def use(self, credential: str) -> None:
-        self._client = self._make(credential)
+        self._client = DlcClient(self._config, credential)
 
     async def read(self, verb: Verb[T]) -> T:
-        return await self._call(self._reads, verb)
+        return await self._paced(self._reads, self._client, verb)
 
     async def write(self, verb: Verb[T]) -> T:
-        return await self._call(self._writes, verb)
+        return await self._paced(self._writes, self._client, verb)
 
-    async def _call(self, pacing: Pacing, verb: Verb[T]) -> T:
-        client = self._client
+    async def _paced(self, pacing: Pacing, client: DlcClient | None, verb: Verb[T]) -> T:
         assert client is not None, "a lease was admitted before"
-        return await self._paced(pacing, lambda: verb(client))
-
-    async def _paced(self, pacing: Pacing, call: Callable[[], Awaitable[T]]) -> T:
         if not await pacing.turn_within(_PATIENCE_S):
             raise PlatformUnavailable(
                 "PAI-DLC is asked as often as it may be; the next turn is too far away", refused=True
             )
         try:
-            answer = await call()
+            answer = await verb(client)
         except Throttled as error:
             for one in (self._reads, self._writes):
                 one.back_off(error.wait_s or _BACK_OFF_S)

@@ -9,8 +9,15 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
-from nni_manager.platform_kit.section_model import Part, PlatformSection, Remark, marked, secret
+from nni_manager.platform_kit.section_model import (
+    OptionalMode,
+    Part,
+    PlatformSection,
+    Remark,
+    marked,
+    mode_field,
+    secret,
+)
 
 #: More at a time the platform does not run.
 _MOST_AT_A_TIME = 3
@@ -69,7 +76,7 @@ class DlcConfig(PlatformSection):
     container_storage_mount_point: str = marked(
         "Where the NAS is in the container.", default="/root/data/", format="absolute"
     )
-    storage_mode: OptionalMode = of_containers()
+    storage_mode: OptionalMode = mode_field()
 
     @property
     def host(self) -> str:

@@ -7,14 +7,14 @@ job; a refusal for one job does not affect others.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from nni_manager.domain.clock import Clock
 from nni_manager.platforms.dlc import states
-from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item
+from nni_manager.platforms.dlc.account import DlcClient, DlcRefused, Item
+from nni_manager.web_services.jobs import all_of
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,7 @@ class Ending:
         repeats a refused one."""
         now_ms = self._clock()
         due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
-        results = await asyncio.gather(*(self._stop(id) for id in due), return_exceptions=True)
-        for error in (one for one in results if isinstance(one, BaseException)):
-            raise error
+        await all_of(self._stop(id) for id in due)
 
     async def _stop(self, id: str) -> None:
         try:

@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import hashlib
 import json
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,14 +23,12 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
-from nni_manager.platform_kit.folder_mode import number
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.dlc import job, preflight, states
-from nni_manager.platforms.dlc.account import DlcAccount, JobList
-from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, SdkClient
+from nni_manager.platforms.dlc.account import DlcAccount, DlcClient, DlcRefused, Item
 from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.ending import Ending
-from nni_manager.platforms.dlc.missing import MissingJobs
-from nni_manager.platforms.dlc.restarts import RestartRecords
+from nni_manager.platforms.dlc.listing import JobList, MissingJobs, RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
 from nni_manager.shared_storage.job_folders import files, read_stretch
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
@@ -39,8 +36,6 @@ from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
 from nni_manager.web_services.account import WebLease
 from trial_runner import protocol
-
-log = logging.getLogger(__name__)
 
 #: Our folder below the mount point, as NNI has it.
 FOLDER = "nni-experiments"
@@ -86,13 +81,13 @@ class DlcPlatform(Platform[DlcConfig]):
             host.connections,
             self.connection_key(config),
             f"{host.service}:{host.experiment_id}",
-            lambda: DlcAccount(self.connection_key(self.config), _maker(self.config)),
+            lambda: DlcAccount(self.connection_key(self.config), self.config),
             config.access_key_secret,
         )
         self._mount_point = Path(config.local_storage_mount_point)
         there = f"{config.container_storage_mount_point.rstrip('/')}/{FOLDER}"
         folder = experiment_folder(host.experiment_id, host.storage_key)
-        self._storage = MountedStorage(self._mount_point / FOLDER, there, folder, number(config.storage_mode))
+        self._storage = MountedStorage(self._mount_point / FOLDER, there, folder, folder_mode(config.storage_mode))
         self._jobs = JobList(self._read, host.experiment_id, fresh_s)
         self._submissions = Submissions(host.folder / host.service)
         self._submitting = Submitting(self._lease, self._jobs, self._submissions, clock, list_lag_s)
@@ -123,12 +118,7 @@ class DlcPlatform(Platform[DlcConfig]):
             return await preflight.look(self.config, self._mount_point, self._raw_read)
 
     async def __aenter__(self) -> Self:
-        await self._lease.enter()
-        try:
-            await self._lease.call(_nothing)
-        except BaseException:
-            await self._lease.leave()
-            raise
+        await self._lease.enter_checked()
         self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
         return self
 
@@ -169,7 +159,7 @@ class DlcPlatform(Platform[DlcConfig]):
 
     async def _prepare(self, spec: JobSpec) -> dict[str, object]:
         """The body of CreateJob, after everything that the job needs was put on the NAS."""
-        await asyncio.to_thread(self._make_folder)
+        await asyncio.to_thread(make_root, self._mount_point, FOLDER)  # fails where the NAS is not mounted, too
         told = spec if not self._is_out_of_reach else dataclasses.replace(spec, runner_environment={})
         variables = variables_of(told, self.config.platform)
         folder = await self._storage.put(spec, variables, self.host.code)
@@ -186,25 +176,17 @@ class DlcPlatform(Platform[DlcConfig]):
             place = error.filename or self._mount_point
             raise PlatformUnavailable(f"{place} cannot be used: {error.strerror}; is the NAS mounted there?") from error
 
-    def _make_folder(self) -> None:
-        """Makes our folder on the NAS. Raises OSError: of a NAS that is not mounted, too."""
-        make_root(self._mount_point, FOLDER)
-
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # a fault of ours, which must not go unseen
         listed = await self._jobs.read(min(_sent_ms(handle) for handle in handles))
         self._seen |= listed.keys()
         await self._ending.look(listed)
-        asked = await self._ask_for([handle for handle in handles if _id(handle) not in listed])
+        missing = [handle for handle in handles if _id(handle) not in listed and not self._may_be_late(handle)]
+        asked = await self._missing.look(missing, is_list_complete=self._jobs.is_complete)
         ours = {id: listed[id] for id in map(_id, handles) if id in listed}
         whole = {id: await self._restarts.completed(id, item) for id, item in ours.items()}
         return {handle: self._report(handle, whole.get(_id(handle)), asked) for handle in handles}
-
-    async def _ask_for(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Item | None]:
-        """Some of the jobs that the list does not have; None: gone."""
-        missing = [handle for handle in handles if not self._may_be_late(handle)]
-        return await self._missing.look(missing, is_list_complete=self._jobs.is_complete)
 
     def _may_be_late(self, handle: JobHandle) -> bool:
         return _id(handle) not in self._seen and self._clock() - _sent_ms(handle) < self._lag_s * 1000
@@ -312,20 +294,6 @@ class DlcPlatform(Platform[DlcConfig]):
 
 _MONTH_MS = 31 * 24 * 3600 * 1000
 _ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC has accepted the job and does not list it yet")
-
-
-async def _nothing(_account: DlcAccount) -> None:
-    """Makes no call; `WebLease.call` checks the credential."""
-
-
-def _maker(config: DlcConfig) -> Callable[[str], DlcClient]:
-    return lambda secret: SdkClient(
-        region=config.region,
-        endpoint=config.host,
-        key_id=config.access_key_id,
-        key_secret=secret,
-        workspace=config.workspace_id,
-    )
 
 
 def _getting(id: str) -> Callable[[DlcClient], Awaitable[Item | None]]:

@@ -11,7 +11,7 @@ from typing import Any
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.dlc import job
-from nni_manager.platforms.dlc.client import DlcClient, DlcRefused
+from nni_manager.platforms.dlc.account import DlcClient, DlcRefused
 from nni_manager.platforms.dlc.config import DlcConfig
 
 Read = Callable[[Callable[[DlcClient], Awaitable[Any]]], Awaitable[Any]]
@@ -26,13 +26,13 @@ async def look(config: DlcConfig, mount_point: Path, read: Read) -> list[Preflig
 def _storage(folder: Path) -> PreflightFinding:
     fix = f"mount the NAS of nasDataSourceId there, or correct {_STORAGE}"
     if not folder.is_dir():
-        return _finding(Severity.WRONG, _STORAGE, f"{folder} is no folder of this machine", fix)
+        return PreflightFinding(Severity.WRONG, _STORAGE, f"{folder} is no folder of this machine", fix)
     if not os.access(folder, os.W_OK | os.X_OK):
-        return _finding(Severity.WRONG, _STORAGE, f"{folder} cannot be written", fix)
+        return PreflightFinding(Severity.WRONG, _STORAGE, f"{folder} cannot be written", fix)
     if not any(os.path.ismount(one) for one in (folder.resolve(), *folder.resolve().parents[:-1])):
         sentence = f"nothing is mounted at {folder}; jobs see what is there only if it is the NAS of nasDataSourceId"
-        return _finding(Severity.WARNING, _STORAGE, sentence, fix)
-    return _finding(Severity.FINE, _STORAGE, f"{folder} is mounted and can be written")
+        return PreflightFinding(Severity.WARNING, _STORAGE, sentence, fix)
+    return PreflightFinding(Severity.FINE, _STORAGE, f"{folder} is mounted and can be written")
 
 
 async def _service(config: DlcConfig, read: Read) -> PreflightFinding:
@@ -42,26 +42,22 @@ async def _service(config: DlcConfig, read: Read) -> PreflightFinding:
             return await _instance_type(config.ecs_spec, read)
     except BadCredentials as error:
         fix = "correct accessKeyId, accessKeySecret or workspaceId"
-        return _finding(Severity.WRONG, "accessKeyId", str(error), fix)
+        return PreflightFinding(Severity.WRONG, "accessKeyId", str(error), fix)
     except PlatformUnavailable as error:
-        return _finding(Severity.AWAY, "PAI-DLC", str(error))
+        return PreflightFinding(Severity.AWAY, "PAI-DLC", str(error))
     except DlcRefused as error:
-        return _finding(Severity.WRONG, "workspaceId", str(error), "correct workspaceId or region")
-    return _finding(Severity.FINE, "PAI-DLC", "the access key and the workspace are good")
+        return PreflightFinding(Severity.WRONG, "workspaceId", str(error), "correct workspaceId or region")
+    return PreflightFinding(Severity.FINE, "PAI-DLC", "the access key and the workspace are good")
 
 
 async def _instance_type(name: str, read: Read) -> PreflightFinding:
     found = await read(lambda client: client.find_instance_type(name))
     if found is None:
         fix = "name one that PAI-DLC has there"
-        return _finding(Severity.WRONG, "ecsSpec", f"there is no instance type {name} in the region", fix)
+        return PreflightFinding(Severity.WRONG, "ecsSpec", f"there is no instance type {name} in the region", fix)
     if found.get("IsAvailable") is False:
-        return _finding(Severity.WARNING, "ecsSpec", f"{name} is out of stock now; jobs wait for it")
-    return _finding(Severity.FINE, "PAI-DLC", f"the access key, the workspace and {name} are good")
-
-
-def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:
-    return PreflightFinding(severity=severity, subject=subject, sentence=sentence, fix=fix)
+        return PreflightFinding(Severity.WARNING, "ecsSpec", f"{name} is out of stock now; jobs wait for it")
+    return PreflightFinding(Severity.FINE, "PAI-DLC", f"the access key, the workspace and {name} are good")
 
 
 #: Before the service began.

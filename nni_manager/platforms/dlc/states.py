@@ -65,13 +65,10 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "EnvPreparing": (WaitCode.IMAGE, "prepares machines, storage and image"),
     "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
 }
-_TABLE = StateTable("PAI-DLC", STATES)
+#: The state that a word of the service stands for.
+job_state = StateTable("PAI-DLC", STATES).state
 #: Marks of reclaimed machines in the service's codes and sentences.
 _TAKEN_AWAY = re.compile(r"preempt|evict|reclaim|spot.{0,20}(releas|recycl|interrupt|terminat)", re.IGNORECASE)
-
-
-def job_state(status: str) -> JobState:
-    return _TABLE.state(status)
 
 
 def job_report(item: Mapping[str, Any], link: str) -> Observation:

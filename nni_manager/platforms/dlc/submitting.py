@@ -17,9 +17,9 @@ from typing import Any
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
-from nni_manager.platforms.dlc.account import DlcAccount, JobList
-from nni_manager.platforms.dlc.client import DlcClient, DlcRefused
+from nni_manager.platforms.dlc.account import DlcAccount, DlcClient, DlcRefused
 from nni_manager.platforms.dlc.job import is_ours
+from nni_manager.platforms.dlc.listing import JobList
 from nni_manager.web_services.account import WebLease
 from trial_runner.wire import foreign_files
 

@@ -10,9 +10,16 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from nni_manager.domain.text import refuse_login_in
-from nni_manager.platform_kit.first_format import TRIAL, FirstFormat
-from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked, secret
+from nni_manager.platform_kit.section_model import (
+    DEFAULT_IMAGE,
+    TRIAL,
+    FirstFormat,
+    OptionalMode,
+    PlatformSection,
+    marked,
+    mode_field,
+    secret,
+)
 
 
 class DltsConfig(PlatformSection):
@@ -38,7 +45,7 @@ class DltsConfig(PlatformSection):
         format="manager-directory",
     )
     container_storage_mount_point: str | None = marked("Where jobs have that folder.", default=None, format="absolute")
-    storage_mode: OptionalMode = of_containers()
+    storage_mode: OptionalMode = mode_field()
 
     @field_validator("dashboard")
     @classmethod

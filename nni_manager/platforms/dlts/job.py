@@ -23,28 +23,22 @@ def job_id(experiment_id: str, job_name: str, nonce: str) -> str:
     DNS-safe, and no longer than the database has room for.
     """
     attempt = attempt_directory_of(job_name)
-    found = f"{_prefix(experiment_id)}{attempt}{_suffix(nonce)}"
-    return found if len(found) <= _MOST and _SAFE.fullmatch(found) else _hashed(experiment_id, attempt, nonce)
+    found = f"nni-{experiment_id}-{attempt}{_suffix(nonce)}"
+    if len(found) <= _MOST and _SAFE.fullmatch(found):
+        return found
+    # the experiment's id is too long, or cannot be part of a name
+    return f"{_hashed_prefix(experiment_id)}{attempt.lower()}{_suffix(nonce)}"
 
 
 def ids_of(experiment_id: str, job_name: str) -> re.Pattern[str]:
     """A pattern of all ids of a job, whatever the nonce."""
     attempt = re.escape(attempt_directory_of(job_name).lower())
-    either = "|".join(re.escape(one) for one in (_prefix(experiment_id), _hashed_prefix(experiment_id)))
+    either = "|".join(re.escape(one) for one in (f"nni-{experiment_id}-", _hashed_prefix(experiment_id)))
     return re.compile(f"(?:{either}){attempt}(?:-n[a-z0-9]{{1,{_NONCE}}})?")
-
-
-def _prefix(experiment_id: str) -> str:
-    return f"nni-{experiment_id}-"
 
 
 def _hashed_prefix(experiment_id: str) -> str:
     return f"nni-{hashlib.sha256(experiment_id.encode()).hexdigest()[:16]}-"
-
-
-def _hashed(experiment_id: str, attempt: str, nonce: str) -> str:
-    """The id of a job where the experiment's id is too long, or cannot be part of a name."""
-    return f"{_hashed_prefix(experiment_id)}{attempt.lower()}{_suffix(nonce)}"
 
 
 def _suffix(nonce: str) -> str:

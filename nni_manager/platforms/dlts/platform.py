@@ -17,7 +17,7 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnav
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.folder_mode import number
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.config import DltsConfig
@@ -66,11 +66,13 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
             async with self._lease.entered():
                 return [await self._looked()]
         except BadCredentials as error:
-            return [_wrong("password", str(error), "correct email and password")]
+            return [PreflightFinding(Severity.WRONG, "password", str(error), "correct email and password")]
         except Refused as error:
-            return [_wrong("dashboard", str(error), "see that this is the address of a dashboard")]
+            return [
+                PreflightFinding(Severity.WRONG, "dashboard", str(error), "see that this is the address of a dashboard")
+            ]
         except PlatformUnavailable as error:
-            return [PreflightFinding(severity=Severity.AWAY, subject="dashboard", sentence=str(error))]
+            return [PreflightFinding(Severity.AWAY, "dashboard", str(error))]
 
     async def _looked(self) -> PreflightFinding:
         """The finding on account and team. The list of teams lacks teams with an unreachable cluster, so the cluster is
@@ -83,8 +85,8 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
             except Refused as error:
                 others = f"; teams: {', '.join(teams)}" if teams else ""
                 sentence = f"{email} is not in the team '{team}' ({error.words}){others}"
-                return _wrong("team", sentence, "set team to one of the account's")
-        return PreflightFinding(severity=Severity.FINE, subject="dashboard", sentence=f"{email} is logged in")
+                return PreflightFinding(Severity.WRONG, "team", sentence, "set team to one of the account's")
+        return PreflightFinding(Severity.FINE, "dashboard", f"{email} is logged in")
 
     def _made_storage(self) -> MountedStorage:
         own = self.host.folder / self.host.service
@@ -93,7 +95,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
             own.mkdir(mode=0o755, parents=True, exist_ok=True)
         there = self.config.container_storage_mount_point or str(here)
         folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        return MountedStorage(here, there, folder, number(self.config.storage_mode))
+        return MountedStorage(here, there, folder, folder_mode(self.config.storage_mode))
 
     # Submitting
 
@@ -185,7 +187,3 @@ def _value(config: DltsConfig, field: str) -> str:
 def _account_settings(config: DltsConfig) -> tuple[str, str, str, str]:
     """The settings that name an account: dashboard, cluster, team, email."""
     return config.dashboard, config.cluster, _value(config, "team"), _value(config, "email")
-
-
-def _wrong(subject: str, sentence: str, fix: str) -> PreflightFinding:
-    return PreflightFinding(severity=Severity.WRONG, subject=subject, sentence=sentence, fix=fix)

@@ -37,11 +37,8 @@ _WAITS = {
     "scheduling": "its pod is being placed",
     "paused": "it was paused; it goes on when it is resumed in the dashboard",
 }
-_TABLE = StateTable("DLWorkspace", STATES)
-
-
-def job_state(native: str) -> JobState:
-    return _TABLE.state(native)
+#: The state that a word of the service stands for.
+job_state = StateTable("DLWorkspace", STATES).state
 
 
 def report(entry: Mapping[str, Any]) -> Observation:

@@ -20,8 +20,7 @@ from nni_manager.kubernetes.fields import (
     storage_faults,
     storage_fields,
 )
-from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
-from nni_manager.platform_kit.section_model import Part, Remark, marked
+from nni_manager.platform_kit.section_model import NAS_MODE, FirstFormat, Part, Remark, marked
 
 
 class CompletionPolicy(Part):

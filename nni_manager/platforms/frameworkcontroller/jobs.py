@@ -9,7 +9,7 @@ from typing import Any
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Kind
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template, without_account_token
 from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig, TaskRole, legal_role_name
 from nni_manager.platforms.frameworkcontroller.states import report
@@ -41,7 +41,8 @@ def roles(
     config: FrameworkcontrollerConfig, command: str, pull_secrets: Callable[[str | None], Sequence[str]]
 ) -> list[tuple[Role, Object]]:
     """The roles of a job, each with its completion policy. The first reports."""
-    ports = {} if is_alone(config) else _ports(config)
+    told = () if is_alone(config) else config.task_roles or ()
+    ports = {legal_role_name(role.name): _FIRST_PORT + number for number, role in enumerate(told)}
     return [
         (_role(role, role.command or command, pull_secrets, number == 0, ports), _policy(role))
         for number, role in enumerate(config.task_roles or ())
@@ -71,10 +72,6 @@ def _role(
 def is_alone(config: FrameworkcontrollerConfig) -> bool:
     """Whether a job has a single task, which needs no barrier."""
     return sum(role.task_number for role in config.task_roles or ()) == 1
-
-
-def _ports(config: FrameworkcontrollerConfig) -> dict[str, int]:
-    return {legal_role_name(role.name): _FIRST_PORT + number for number, role in enumerate(config.task_roles or ())}
 
 
 def _policy(role: TaskRole) -> Object:
@@ -169,18 +166,13 @@ def template_roles(template: Object) -> list[Role]:
         role = Role(
             name=told["name"],
             count=int(told.get("taskNumber", 1)),
-            command=shell_text(container),
+            command=shlex.join([*(container.get("command") or ()), *(container.get("args") or ())]),
             image=container["image"],
             container=container["name"],
             reports=number == 0,
         )
         found.append(role)
     return found
-
-
-def shell_text(container: Mapping[str, Any]) -> str:
-    """The container's command and arguments as shell text."""
-    return shlex.join([*(container.get("command") or ()), *(container.get("args") or ())])
 
 
 def from_template(template: Object, spec: JobSpec, pods: PodSettings, labels: Mapping[str, str], secret: str) -> Object:

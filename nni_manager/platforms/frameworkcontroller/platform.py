@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
 from functools import cached_property
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.cluster import Cluster
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
@@ -56,19 +54,17 @@ class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig])
     def as_made(self, pod: Object) -> Object:
         return jobs.without_profile(pod)
 
-    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
+    async def look_further(self, cluster: Cluster) -> list[PreflightFinding]:
         """A finding where the service account may not get Frameworks: tasks ask for theirs to wait for each other."""
         resource = await self.job_kind().find(cluster)
         if self._template is not None or resource is None or jobs.is_alone(self.config):
-            return
+            return []
         account = self.config.service_account_name or "default"
-        if await cluster.account_may(account, "get", resource) is False:
-            yield PreflightFinding(
-                severity=Severity.WRONG,
-                subject="serviceAccountName",
-                sentence=f"the service account {account} may not get frameworks: tasks would wait for others in vain",
-                fix="name one that may, or have `get` of frameworks granted to it",
-            )
+        if await cluster.account_may(account, "get", resource) is not False:
+            return []
+        sentence = f"the service account {account} may not get frameworks: tasks would wait for others in vain"
+        fix = "name one that may, or have `get` of frameworks granted to it"
+        return [PreflightFinding(Severity.WRONG, "serviceAccountName", sentence, fix)]
 
     def _role_names(self) -> list[str]:
         if (template := self._template) is not None:

@@ -55,7 +55,8 @@ def report(framework: Object) -> Observation:
 def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | None) -> Observation:
     code = told.get("code")
     number = code if isinstance(code, int) else None
-    message = "; ".join(filter(None, (_trigger(told), str(told.get("diagnostics") or ""))))
+    trigger = (told.get("trigger") or {}).get("message")
+    message = "; ".join(filter(None, (str(trigger or ""), str(told.get("diagnostics") or ""))))
     return Observation(
         state=_end(told.get("type") or {}, number),
         cause=Reason.SUBMIT_REJECTED if number == _NOT_CREATED else None,
@@ -74,7 +75,3 @@ def _end(kind: dict[str, Any], code: int | None) -> JobState:
         return JobState.CANCELLED
     is_its_own = code is not None and code < 0 and _TRANSIENT_TYPE in (kind.get("attributes") or ())
     return JobState.PREEMPTED if is_its_own or code in _TRANSIENT else JobState.FAILED
-
-
-def _trigger(told: dict[str, Any]) -> str:
-    return str((told.get("trigger") or {}).get("message") or "")

@@ -17,8 +17,7 @@ from nni_manager.kubernetes.fields import (
     storage_faults,
     storage_fields,
 )
-from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
-from nni_manager.platform_kit.section_model import Remark
+from nni_manager.platform_kit.section_model import NAS_MODE, FirstFormat, Remark
 
 TF = "tf-operator"
 PYTORCH = "pytorch-operator"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Kind
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, pod_template
 from nni_manager.kubernetes.platform import KubernetesPlatform

@@ -9,8 +9,15 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nni_manager.domain.experiment import Json
 from nni_manager.machines import gpu_fields
-from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
-from nni_manager.platform_kit.section_model import GpuIndices, PlatformSection, Remark, marked
+from nni_manager.platform_kit.section_model import (
+    NAS_MODE,
+    TRIAL,
+    FirstFormat,
+    GpuIndices,
+    PlatformSection,
+    Remark,
+    marked,
+)
 
 
 class LocalConfig(PlatformSection):

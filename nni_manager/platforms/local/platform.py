@@ -22,7 +22,7 @@ from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_o
 from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
 from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.waiting_queue import KeeperMachine
-from nni_manager.platform_kit import checkpoints
+from nni_manager.platform_kit import payload, trial_python
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
@@ -63,7 +63,14 @@ class LocalPlatform(Platform[LocalConfig]):
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
-        return (*storage, *await self._look_at_gpus())
+        return (*storage, *await self._look_at_python(), *await self._look_at_gpus())
+
+    async def _look_at_python(self) -> Sequence[PreflightFinding]:
+        needed, environment = self.config.trial_python_version, self.host.caller_environment
+        if needed is None or environment is None:
+            return ()
+        found = await trial_python.ask_here(environment)
+        return (found.finding("python3 of trials", needed, "put {} first on the PATH that trials get"),)
 
     async def _look_at_gpus(self) -> Sequence[PreflightFinding]:
         if self._pool is None:
@@ -164,7 +171,7 @@ class LocalPlatform(Platform[LocalConfig]):
         own = {
             handle: f"{trials}/{checkpoint_directory_of(attempt_directory_of(handle.job_name))}" for handle in handles
         }
-        stays = await asyncio.to_thread(checkpoints.remove, set(own.values()))
+        stays = await asyncio.to_thread(payload.remove_folders, set(own.values()))
         return {handle: stays[folder] for handle, folder in own.items() if folder in stays}
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -188,8 +195,6 @@ class LocalPlatform(Platform[LocalConfig]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The place where a trial works."""
-
     command: str
     directory: str
     environment: Mapping[str, str] = field(default_factory=dict)

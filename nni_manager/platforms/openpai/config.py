@@ -8,9 +8,18 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
-from nni_manager.platform_kit.folder_mode import OptionalMode, of_containers
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, Remark, marked, secret
+from nni_manager.platform_kit.section_model import (
+    DEFAULT_IMAGE,
+    NAS_MODE,
+    TRIAL,
+    FirstFormat,
+    OptionalMode,
+    PlatformSection,
+    Remark,
+    marked,
+    mode_field,
+    secret,
+)
 
 _JOB = ("openpaiConfig", "openpaiConfigFile")
 #: Fields that a user's own job supplies: attribute → field.
@@ -61,7 +70,7 @@ class OpenpaiConfig(PlatformSection):
         format="absolute",
         old_names=("containerNFSMountPath",),
     )
-    storage_mode: OptionalMode = of_containers()
+    storage_mode: OptionalMode = mode_field()
     reuse_mode: bool = Field(
         default=True, description="Accepted for NNI's sake: every trial has a job of its own. Changes nothing."
     )

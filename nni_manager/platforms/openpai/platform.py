@@ -22,7 +22,7 @@ from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
-from nni_manager.platform_kit.folder_mode import number
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
@@ -236,7 +236,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
         there = jobs.mount_point(self.config, self._user_job.kept or _read(self._user_job))
         folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        here, mode = Path(self.config.local_storage_mount_point), number(self.config.storage_mode)
+        here, mode = Path(self.config.local_storage_mount_point), folder_mode(self.config.storage_mode)
         return MountedStorage(here, there, folder, mode)
 
     async def _called(self, job_name: str) -> list[str]:

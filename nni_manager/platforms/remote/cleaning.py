@@ -60,13 +60,14 @@ async def _clean_former(entry: Entry, host: Host) -> str:
 
 async def _clean(entry: Entry, host: Host, is_deleted: bool) -> str:
     """Cleans one machine; answers why that could not be done, empty: it was."""
-
-    def make() -> Machine:
-        return Machine(entry.address, host.connections, python_path=entry.python_path)
-
     owner = f"cleaner of {host.experiment_id}/{host.service}"
     try:
-        async with host.connections.lease(entry.address.key, owner, make, entry.credential.as_text()) as lease:
+        async with host.connections.lease(
+            entry.address.key,
+            owner,
+            lambda: Machine(entry.address, host.connections, python_path=entry.python_path),
+            entry.credential.as_text(),
+        ) as lease:
             machine = await lease.use()
             await orphaned_jobs.at(machine.keeper, owner, lambda: _end_and_remove(machine, host, is_deleted))
     except PlatformError as error:

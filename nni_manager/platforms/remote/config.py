@@ -9,8 +9,17 @@ from pydantic import Field
 
 from nni_manager.domain.experiment import Json
 from nni_manager.machines import gpu_fields
-from nni_manager.platform_kit.first_format import NAS_MODE, TRIAL, FirstFormat
-from nni_manager.platform_kit.section_model import GpuIndices, Part, PlatformSection, Remark, marked, secret
+from nni_manager.platform_kit.section_model import (
+    NAS_MODE,
+    TRIAL,
+    FirstFormat,
+    GpuIndices,
+    Part,
+    PlatformSection,
+    Remark,
+    marked,
+    secret,
+)
 
 
 class Machine(Part):

@@ -17,12 +17,12 @@ from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platforms.remote.job_locations import JobLocations
-from nni_manager.platforms.remote.machine_jobs import MachineJobs
-from nni_manager.platforms.remote.shipping import ship
-from nni_manager.shared_storage.checked_code import sha256_of
+from nni_manager.platforms.remote import trial_python
+from nni_manager.platforms.remote.machine_jobs import JobLocations, MachineJobs
+from nni_manager.platforms.remote.shipping import leave_storage, ship, use_storage
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
+from nni_manager.shared_storage.storage_folders import sha256_of
 from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class ExperimentMachine:
         *,
         has_gpus: bool,
         shared: SharedFolder | None,
+        python_version: str,
     ) -> None:
         self.entry = entry
         self._host = host
@@ -59,6 +60,8 @@ class ExperimentMachine:
             name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
         )
         self._shared = shared
+        #: Of the Python that trials need, ``3.11``; empty: any will do.
+        self._python_version = python_version
         #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
         self.shared_folder = ""
         #: The experiment's jobs there; entered while the machine can be logged in to.
@@ -103,16 +106,18 @@ class ExperimentMachine:
     async def _run(self) -> None:
         connections, address = self._host.connections, self.entry.address
         owner = f"{self._host.experiment_id}/{self._host.service}"
-        async with connections.lease(address.key, owner, self._make, self.entry.credential.as_text()) as lease:
+        async with connections.lease(
+            address.key,
+            owner,
+            lambda: Machine(self.entry.address, connections, python_path=self.entry.python_path),
+            self.entry.credential.as_text(),
+        ) as lease:
             self._lease = lease
             lease.connection.on_health.append(self._on_health)
             try:
                 await self._live(lease)
             finally:
                 lease.connection.on_health.remove(self._on_health)
-
-    def _make(self) -> Machine:
-        return Machine(self.entry.address, self._host.connections, python_path=self.entry.python_path)
 
     async def _live(self, lease: Lease[Machine]) -> None:
         failed, refused = Backoff(_RETRY_WAITS_S), Backoff(_REFUSED_WAITS_S)
@@ -298,6 +303,8 @@ class ExperimentMachine:
     async def _ship(self, after_s: float = 0.0) -> None:
         await asyncio.sleep(after_s)
         try:
+            if wrong := await trial_python.trouble(self.entry, self._python_version):
+                return self.set_aside(wrong)
             self._archive = await (self._send_code() if self._shared is None else self._share(self._shared))
             self.code_error = self._aside = ""
         except (PlatformError, OSError) as error:
@@ -337,18 +344,14 @@ class ExperimentMachine:
 
     async def _share(self, shared: SharedFolder) -> str:
         """The path of the code on shared storage, once the machine has mounted the same storage as this one."""
-        from nni_manager.platforms.remote import sharing
-
         mark = await shared.ready(now=True)
-        self.shared_folder = shared.there(await sharing.use(self.entry, shared, mark))
+        self.shared_folder = shared.there(await use_storage(self.entry, shared, mark))
         return f"{self.shared_folder}/{shared.archive}"
 
     async def leave_storage(self, shared: SharedFolder) -> None:
         """Unmounts the shared storage of a stopped experiment; a failure is only logged."""
-        from nni_manager.platforms.remote import sharing
-
         try:
-            failure = await sharing.leave(self.entry, shared)
+            failure = await leave_storage(self.entry, shared)
         except PlatformError as error:
             failure = str(error)
         if failure:

@@ -1,24 +1,81 @@
-"""The machines of one service: those of its list, and former ones, which keep their jobs until these end."""
+"""The machines of one service: those of its list, and former ones. One that was taken out of the list keeps its jobs
+until they end, under whatever daemon, and what these wrote until the experiment is deleted.
+
+They are kept in the service's folder: the config, and the secrets that it refers to, know nothing any more of a machine
+that was taken out, which is to be logged in to. Passwords are kept apart, where all secrets of the experiment are.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Collection, Iterator
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from nni_manager.domain.errors import BadCredentials
+from nni_manager.domain.errors import BadCredentials, StoreError
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
-from nni_manager.platforms.remote import removed_machines
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
-from nni_manager.platforms.remote.job_locations import JobLocations
+from nni_manager.platforms.remote.machine_jobs import JobLocations
 from nni_manager.shared_storage.shared_folder import SharedFolder
+from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
+
+_FILE = "machines.json"
+
+#: Fields of an entry that are secret.
+SECRETS = ("password", "sshPassphrase")
+
+#: An entry of `machineList`, canonical.
+Section = Mapping[str, Any]
+
+
+def load_machines(folder: Path, private: PrivateText) -> dict[str, Section]:
+    """The machines by the keys of their connections; none when the file is missing or malformed.
+
+    Raises OSError while the file or the secrets cannot be read, so that no machine is forgotten.
+    """
+    path = folder / _FILE
+    try:
+        sections = by_key(json.loads(path.read_text(encoding="utf-8")))
+        secrets = json.loads(private.read() or "{}")
+        return {key: {**section, **secrets.get(key, {})} for key, section in sections.items()}
+    except FileNotFoundError:
+        return {}
+    except StoreError as error:
+        raise OSError(str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("which machines there were is not known any more: %s: %s", path, error)
+        return {}
+
+
+def save_machines(folder: Path, sections: Mapping[str, Section], private: PrivateText) -> None:
+    """Writes down the machines, given by key; first the secrets, which lay in the file itself once. Raises OSError."""
+    found = {key: {name: one[name] for name in SECRETS if one.get(name)} for key, one in sections.items()}
+    secrets = {key: own for key, own in found.items() if own}
+    try:
+        private.write(json.dumps(secrets) if secrets else "")
+    except StoreError as error:
+        raise OSError(str(error)) from error
+    others = [{name: value for name, value in one.items() if name not in SECRETS} for one in sections.values()]
+    text, path = json.dumps(others), folder / _FILE
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    foreign_files.write_whole(os.path.realpath(folder), _FILE, text.encode())
+
+
+def by_key(sections: Iterable[Section]) -> dict[str, Section]:
+    return {Entry.of(section).address.key: section for section in sections}
+
 
 #: Seconds that entering waits for machines: those that answer later are used from then on.
 _ENTER_S = 25.0
@@ -44,12 +101,15 @@ class ExperimentMachines:
         *,
         has_gpus: bool,
         shared: SharedFolder | None,
+        python_version: str,
     ) -> None:
         self._host = host
+        self._folder = host.folder / host.service
         self._locations = locations
         self._changed = changed
         self._has_gpus = has_gpus
         self._shared = shared
+        self._python_version = python_version
         self._renewing: asyncio.Task[None] | None = None
         #: One write at a time of the file of former machines.
         self._writing = asyncio.Lock()
@@ -72,7 +132,19 @@ class ExperimentMachines:
         """Reads the machines of the list, and former ones that have jobs. Raises OSError."""
         known = await self.look_up(config)
         await self.keep(config)
-        self._all = {key: self._site(one.entry) for key, one in known.items() if one.has_jobs}
+        self._all = {
+            key: ExperimentMachine(
+                one.entry,
+                self._host,
+                self._locations,
+                self._changed,
+                has_gpus=self._has_gpus,
+                shared=self._shared,
+                python_version=self._python_version,
+            )
+            for key, one in known.items()
+            if one.has_jobs
+        }
 
     async def look_up(self, config: RemoteConfig) -> dict[str, Known]:
         """All machines of the list, and former ones that have had a job, by key. Raises OSError."""
@@ -113,7 +185,7 @@ class ExperimentMachines:
             log.warning("which machines there are is not written down: %s", error)
 
     def _keep(self, config: RemoteConfig) -> None:
-        removed_machines.save(self._folder, self._sections(config), self._host.private)
+        save_machines(self._folder, self._sections(config), self._host.private)
 
     def _look_up(self, config: RemoteConfig) -> dict[str, Known]:
         self._locations.load()
@@ -126,20 +198,11 @@ class ExperimentMachines:
             for key, section in self._sections(config).items()
         }
 
-    def _sections(self, config: RemoteConfig) -> dict[str, removed_machines.Section]:
+    def _sections(self, config: RemoteConfig) -> dict[str, Section]:
         """The sections of all machines that are in the list, or were used, by key. Blocks."""
-        before = removed_machines.load(self._folder, self._host.private)
+        before = load_machines(self._folder, self._host.private)
         used = {key: section for key, section in before.items() if self._locations.was_used(key)}
-        return used | removed_machines.by_key(_sections(config))
-
-    @property
-    def _folder(self) -> Path:
-        return self._host.folder / self._host.service
-
-    def _site(self, entry: Entry) -> ExperimentMachine:
-        return ExperimentMachine(
-            entry, self._host, self._locations, self._changed, has_gpus=self._has_gpus, shared=self._shared
-        )
+        return used | by_key(_listed(config))
 
     async def _until_first(self) -> None:
         """Returns when a machine can be used and the others have had a moment, too, when it is known that none can,
@@ -201,9 +264,9 @@ class ExperimentMachines:
 
 def entries_of(config: RemoteConfig) -> list[Entry]:
     """The entries of the section's `machineList`."""
-    return [Entry.of(section) for section in _sections(config)]
+    return [Entry.of(section) for section in _listed(config)]
 
 
-def _sections(config: RemoteConfig) -> list[removed_machines.Section]:
+def _listed(config: RemoteConfig) -> list[Section]:
     """The entries as they are written down, in camelCase."""
     return [machine.model_dump(by_alias=True, exclude_none=True) for machine in config.machine_list]

@@ -20,12 +20,12 @@ from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platforms.remote import checkpoint_removal, cleaning, job
+from nni_manager.platforms.remote import checkpoints, cleaning
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines, entries_of
-from nni_manager.platforms.remote.job_locations import JobLocations
-from nni_manager.platforms.remote.starting import Starting
+from nni_manager.platforms.remote.machine_jobs import JobLocations, attempt_folder
+from nni_manager.platforms.remote.starting import Starting, place_of
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from trial_runner import protocol
 
@@ -44,7 +44,12 @@ class RemotePlatform(Platform[RemoteConfig]):
             self.capabilities = replace(self.capabilities, removes_checkpoints=False)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
         self._machines = ExperimentMachines(
-            host, self._locations, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared
+            host,
+            self._locations,
+            self._on_change,
+            has_gpus=bool(self._gpu_number),
+            shared=self._shared,
+            python_version=config.trial_python_version or "",
         )
         #: None where trials have no GPUs of their own.
         self._pool: MachinePool | None = None
@@ -68,16 +73,19 @@ class RemotePlatform(Platform[RemoteConfig]):
         from nni_manager.platforms.remote.preflight import look
 
         demands = {entry: self._demand(entry) for entry in entries_of(self.config)}
-        return await look(demands, self.host.connections, self._shared)
+        return await look(demands, self.host.connections, self._shared, self.config.trial_python_version or "")
 
     # Its life
 
     async def __aenter__(self) -> Self:
         with _written_down():
             await self._machines.load(self.config)
-        self._pool = (
-            MachinePool(self.host, self._pool_machines(), lambda: self.host.wake("")) if self._gpu_number else None
-        )
+        if self._gpu_number:
+            parked = [
+                PoolMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
+                for site in self._machines
+            ]
+            self._pool = MachinePool(self.host, parked, lambda: self.host.wake(""))
         try:
             await self._machines.start()
         except BaseException:
@@ -102,12 +110,6 @@ class RemotePlatform(Platform[RemoteConfig]):
     def try_again(self) -> None:
         for site in self._machines:
             site.try_again()
-
-    def _pool_machines(self) -> list[PoolMachine]:
-        return [
-            PoolMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
-            for site in self._machines
-        ]
 
     def _demand(self, entry: Entry) -> Demand:
         return demand_of(
@@ -197,7 +199,7 @@ class RemotePlatform(Platform[RemoteConfig]):
 
     async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
         groups = [(self._machines.get(key), group) for key, group in self._by_machine(handles).items()]
-        asked = (checkpoint_removal.remove(site, group) for site, group in groups if site is not None)
+        asked = (checkpoints.remove_checkpoints(site, group) for site, group in groups if site is not None)
         return {handle: why for answer in await asyncio.gather(*asked) for handle, why in answer.items()}
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -219,12 +221,12 @@ class RemotePlatform(Platform[RemoteConfig]):
 
     def _place_of(self, handle: JobHandle, name: str) -> tuple[ExperimentMachine, str]:
         """The machine of a job and its folder there. `name`: what is to be read. Raises NotFound."""
-        key, folder = job.place_of(handle)
+        key, folder = place_of(handle)
         site = self._machines.get(key)
         if site is None or not site.is_up:
             why = site.why if site is not None else f"{_host(key)} is not in machineList any more"
             raise NotFound(f"{name} cannot be read now: {why}")
-        return site, folder or job.attempt_folder(site.folder, handle.job_name)
+        return site, folder or attempt_folder(site.folder, handle.job_name)
 
     async def close(self) -> None:
         """Removes the code and our mounts; files of trials stay until the experiment is deleted."""
@@ -256,7 +258,7 @@ class RemotePlatform(Platform[RemoteConfig]):
     def _by_machine(self, handles: Iterable[JobHandle]) -> dict[str, list[JobHandle]]:
         groups: dict[str, list[JobHandle]] = {}
         for handle in handles:
-            key, _ = job.place_of(handle)
+            key, _ = place_of(handle)
             self._locations.know(handle.job_name, key)
             groups.setdefault(key, []).append(handle)
         return groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain import version
@@ -17,7 +17,8 @@ from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.login import log_in
 from nni_manager.platform_kit.connections import Connections, Place
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platforms.remote.sharing import ask
+from nni_manager.platforms.remote import trial_python
+from nni_manager.platforms.remote.shipping import ask
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
 from trial_runner import protocol
@@ -28,22 +29,29 @@ _LOOK_S = 13.0
 _SKEW_S = 60
 _SILENT = "see whether the machine is on and no firewall drops what is sent there"
 _LEAST_FREE_BYTES = 1024**3
+#: What a finding about the Python of trials is about.
+_PYTHON = "python3 of trials"
 
 
 async def look(
-    entries: Mapping[Entry, Demand], connections: Connections, shared: SharedFolder | None = None
+    entries: Mapping[Entry, Demand],
+    connections: Connections,
+    shared: SharedFolder | None = None,
+    python_version: str = "",
 ) -> list[PreflightFinding]:
-    """Findings about all machines, asked at the same time. `connections`: of the manager that will use them.
+    """Findings about all machines, asked at the same time. `connections`: of the manager that will use them;
+    `python_version`: of the Python that trials need, ``3.11``; empty: any will do.
 
-    Where one of several machines fails, the others do the work: that is a warning. Raises OSError where the manager's
-    own place cannot be read.
+    Where one of several machines fails, the others do the work: that is a warning, but for a Python of another version.
+    Raises OSError where the manager's own place cannot be read.
     """
-    manager = await _manager(connections)
+    look = _Look(await _manager(connections), python_version)
     if shared is None:
-        return _judged(await _look_at_all(entries, manager, ""))
+        return _judged(await look.at_all(entries))
     here = await shared.preflight()
     async with shared.probe() as mark:
-        return [here, *_judged(await _look_at_all(entries, manager, shared.program_elsewhere("look", mark)))]
+        look.storage = shared.program_elsewhere("look", mark)
+        return [here, *_judged(await look.at_all(entries))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +65,52 @@ async def _manager(connections: Connections) -> _Manager:
     return _Manager(connections.identity, place)
 
 
-async def _look_at_all(
-    entries: Mapping[Entry, Demand], manager: _Manager, storage: str
-) -> list[list[PreflightFinding]]:
-    return await asyncio.gather(*(_look_at(entry, demand, manager, storage) for entry, demand in entries.items()))
-
-
 def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
     usable = any(all(one.severity not in _FATAL for one in findings) for findings in found)
-    return [_lighter(one) if usable else one for findings in found for one in findings]
+    return [_lighter(one) if usable and not _is_of_python(one) else one for findings in found for one in findings]
+
+
+def _is_of_python(finding: PreflightFinding) -> bool:
+    """Whether it is about the Python of trials: a machine with another one is there and stays as it is."""
+    return finding.subject.endswith(_PYTHON)
 
 
 _FATAL = (Severity.WRONG, Severity.AWAY)
 
 
-async def _look_at(entry: Entry, demand: Demand, manager: _Manager, storage: str) -> list[PreflightFinding]:
-    """Findings about one machine.
+@dataclass(slots=True)
+class _Look:
+    """What is looked for. `storage`: the text of a program that checks mounts there; empty: no storage is shared."""
 
-    `storage`: the text of a program that checks mounts there; empty: no storage is shared.
-    """
-    host = entry.address.host
-    try:
-        async with asyncio.timeout(_LOOK_S):
-            greeting, offset_s = await _ask(entry, manager, has_gpus=demand.count > 0)
-            mounted = [(await ask(entry, storage)).finding(f"{host}: {REMOTE_FIELD}")] if storage else []
-    except MachineFault as error:
-        return [_finding(host, error.fault)]
-    except TimeoutError:
-        fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
-        return [_finding(host, fault)]
-    return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *mounted]
+    manager: _Manager
+    python_version: str
+    storage: str = ""
+
+    async def at_all(self, entries: Mapping[Entry, Demand]) -> list[list[PreflightFinding]]:
+        return await asyncio.gather(*(self._at(entry, demand) for entry, demand in entries.items()))
+
+    async def _at(self, entry: Entry, demand: Demand) -> list[PreflightFinding]:
+        """Findings about one machine."""
+        host = entry.address.host
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                greeting, offset_s = await _ask(entry, self.manager, has_gpus=demand.count > 0)
+                more = [finding async for finding in self._beside(entry)]
+        except MachineFault as error:
+            return [_finding(host, error.fault)]
+        except TimeoutError:
+            fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
+            return [_finding(host, fault)]
+        return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *more]
+
+    async def _beside(self, entry: Entry) -> AsyncIterator[PreflightFinding]:
+        """What is asked for by further logins, where it matters. Raises MachineFault."""
+        host = entry.address.host
+        if self.storage:
+            yield (await ask(entry, self.storage)).finding(f"{host}: {REMOTE_FIELD}")
+        if self.python_version and not entry.is_drained:
+            found = await trial_python.ask(entry)
+            yield found.finding(f"{host}: {_PYTHON}", self.python_version, trial_python.HOW)
 
 
 async def _ask(entry: Entry, manager: _Manager, *, has_gpus: bool) -> tuple[Greeting, float]:

@@ -1,23 +1,32 @@
-"""The start of a job: the choice of machine and GPUs, and the exclusion of machines that fail to start it."""
+"""The start of a job: the choice of machine and GPUs, the exclusion of machines that fail to start it, and the request
+to a machine's keeper, with its folder, its command and its environment."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.machines.gpu_machines import MachinePool
+from nni_manager.machines.gpu_machines import MachinePool, gpu_environment
+from nni_manager.machines.keeper.jobs import spawn_request
 from nni_manager.machines.ledger import Reservation
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.bootstrap import Greeting
 from nni_manager.machines.ssh.machine import Machine
 from nni_manager.platform_kit.contract import NoRoom, Room
-from nni_manager.platforms.remote import job
+from nni_manager.platform_kit.payload import directory_environment
+from nni_manager.platforms.remote.checkpoints import CheckpointMoves
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
-from nni_manager.platforms.remote.job_locations import JobLocations
-from nni_manager.platforms.remote.moving import CheckpointMoves
+from nni_manager.platforms.remote.machine_jobs import JobLocations, attempt_folder
+from nni_manager.platforms.remote.trial_python import OF_THE_SESSION, command_of, folder_of_python
 from nni_manager.shared_storage.shared_folder import SharedFolder
+from trial_runner import protocol
 
 
 class Starting:
@@ -43,7 +52,7 @@ class Starting:
         key = self._locations.machine(spec.name)
         known = self._machines.get(key) if key is not None else None
         if spec.is_repeat and key is not None and (known is None or not known.is_up):
-            return job.handle_of(spec.name, key, "")  # it may run there; `observe` finds out
+            return handle_of(spec.name, key, "")  # it may run there; `observe` finds out
         if not spec.is_repeat and known is not None and not known.takes_jobs:
             known = None
         if not any(one.is_up for one in self._machines):
@@ -84,7 +93,7 @@ class Starting:
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
         if self._shared is None:
             spec = await self._moves.bring(spec, site)
-            request = job.request(
+            request = request_of(
                 spec,
                 site.entry,
                 machine.greeting,
@@ -95,7 +104,7 @@ class Starting:
             )
         else:
             await self._shared.place(spec)
-            request = job.request_on_storage(
+            request = request_on_storage(
                 spec,
                 site.entry,
                 machine.greeting,
@@ -110,7 +119,7 @@ class Starting:
             report = await site.jobs.submit(spec.name, request, reservation)
         if report.state is not JobState.PENDING and not report.is_untaken:
             site.note_start()
-        return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
+        return handle_of(spec.name, key, attempt_folder(folder, spec.name))
 
 
 @contextmanager
@@ -134,3 +143,84 @@ def _judged(site: ExperimentMachine) -> Iterator[None]:
         if error.refused:
             site.set_aside(str(error))
         raise
+
+
+def request_of(
+    spec: JobSpec,
+    entry: Entry,
+    greeting: Greeting,
+    reservation: Reservation | None,
+    *,
+    folder: str,
+    archive: str,
+    sha256: str,
+) -> dict[str, Any]:
+    """The request of a job. `folder`: of the experiment on the machine; `archive`: its code, of that SHA-256."""
+    code = f"{attempt_folder(folder, spec.name)}/{protocol.CODE_FOLDER}"
+    told = _request(spec, entry, greeting, reservation, folder=folder, code=code)
+    return {**told, "code": {"archive": archive, "folder": code, "sha256": sha256}}
+
+
+def request_on_storage(
+    spec: JobSpec,
+    entry: Entry,
+    greeting: Greeting,
+    reservation: Reservation | None,
+    *,
+    folder: str,
+    shared: SharedFolder,
+    there: str,
+) -> dict[str, Any]:
+    """The request of a job that works on shared storage; `there`: the experiment's folder on it."""
+    own = shared.environment(spec.name, there)
+    told = _request(spec, entry, greeting, reservation, folder=folder, code=own[protocol.ENV_CODE_DIR])
+    spec = dataclasses.replace(spec, command=told["command"])
+    return {
+        **told,
+        # the command goes to its code itself: a folder on storage that hangs would hold up the keeper
+        "command": shared.command(spec, there, greeting.interpreter),
+        "directory": "/",
+        "environment": {**told["environment"], **own},
+    }
+
+
+def _request(
+    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, code: str
+) -> dict[str, Any]:
+    attempt = attempt_folder(folder, spec.name)
+    return spawn_request(
+        spec,
+        command=command_of(spec.command, entry.pre_command),
+        directory=code,
+        attempt_directory=attempt,
+        environment=_environment(spec, entry, greeting, attempt, code) | gpu_environment(spec, reservation),
+    )
+
+
+def handle_of(job_name: str, machine: str, folder: str) -> JobHandle:
+    """The handle of a job. `folder`: of the attempt; empty: not known, as the machine was away."""
+    data = json.dumps({"machine": machine, "folder": folder})
+    return JobHandle(platform="remote", version=1, job_name=job_name, data=data)
+
+
+def place_of(handle: JobHandle) -> tuple[str, str]:
+    """The machine's key and the attempt's folder there, as a job's handle has them."""
+    data = json.loads(handle.data)
+    return data["machine"], data["folder"]
+
+
+def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, code: str) -> dict[str, str]:
+    """The environment of a trial: that of the machine's own user, then the trial protocol."""
+    own = {name: value for name, value in greeting.environment.items() if name not in OF_THE_SESSION}
+    if entry.python_path:
+        own["PATH"] = f"{folder_of_python(entry.python_path, greeting.home)}:{own.get('PATH', '/usr/bin:/bin')}"
+    stand_in = f"{greeting.program}/{protocol.__name__.partition('.')[0]}/stand_in"
+    path = own.get("PYTHONPATH")
+    return {
+        **own,
+        "PYTHONPATH": f"{path}:{stand_in}" if path else stand_in,
+        **spec.protocol_environment,
+        **directory_environment(attempt, code),
+        protocol.ENV_PLATFORM: "remote",
+        protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
+    }

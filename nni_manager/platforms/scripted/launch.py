@@ -1,9 +1,15 @@
-"""The start of a job: its record, its runner's files, and its process or the start files of its container."""
+"""The start of a job: its record; its runner's clean environment, folder and files; and its process, or the files by
+which its container is started."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
+import secrets
+import shlex
+import tarfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +21,13 @@ from nni_manager.domain.job import JobSpec
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platforms.scripted import runner
+from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
-from nni_manager.platforms.scripted.jobs import Job, Jobs
-from nni_manager.platforms.scripted.script import NONE
+from nni_manager.platforms.scripted.jobs import Job, Jobs, write_private
+from nni_manager.platforms.scripted.machines import ENV_MACHINE, machine_name
+from nni_manager.platforms.scripted.states import NONE, PROCESS
+from trial_runner import protocol
+from trial_runner.wire import removal
 
 
 class Processes(KeeperJobs):
@@ -75,7 +84,7 @@ class Launch:
     def job(self, spec: JobSpec, rule: Rule, now_ms: int) -> Job:
         """The record of a job that is submitted now."""
         own_storage = self._jobs.folder / "storage"
-        directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
+        directory = system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
         return Job(
             name=spec.name,
             rule=rule,
@@ -89,29 +98,174 @@ class Launch:
         """Starts a job; repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
         if self._config.launch == NONE:
             return
-        archive, directory = self._jobs.folder / runner.ARCHIVE, Path(job.system_directory)
-        await asyncio.to_thread(runner.write_archive, archive)
-        if runner.is_read(self._config):
+        archive, directory = self._jobs.folder / ARCHIVE, Path(job.system_directory)
+        await asyncio.to_thread(write_archive, archive)
+        if is_read(self._config):
             code = await self._code()
-            for target in (directory, *runner.replica_folders(directory, job.rule)):
-                await asyncio.to_thread(runner.fill_storage, target, spec.parameter_record, code)
-        variables = runner.environment(self._config, spec, directory, reservation)
+            for target in (directory, *replica_folders(directory, job.rule)):
+                await asyncio.to_thread(fill_storage, target, spec.parameter_record, code)
+        variables = environment(self._config, spec, directory, reservation)
         folder = self._jobs.folder_of(job.name)
         if self._processes is not None:
-            command = runner.process_command(archive, job.rule, directory)
+            command = process_command(archive, job.rule, directory)
             await self._processes.start(
                 job.name,
-                runner.container_folder(folder),
+                container_folder(folder),
                 command,
-                runner.inherited(spec) | variables,
+                inherited(spec) | variables,
                 job.grace_s,
                 reservation,
             )
-        elif await asyncio.to_thread(runner.write_start_files, folder, archive, variables):
-            log.info("job %s waits for its container: start it as %s says", job.name, folder / runner.START_FILE)
+        elif await asyncio.to_thread(write_start_files, folder, archive, variables):
+            log.info("job %s waits for its container: start it as %s says", job.name, folder / START_FILE)
 
     async def _code(self) -> Path:
         try:
             return await self._host.code()
         except InvalidInput as error:
             raise SubmitRejected(str(error)) from error
+
+
+ARCHIVE = "runner.pyz"
+#: A starter of containers renames the first to the second before it starts one, so that it is started once; we rename
+#: it to the third to take it back.
+START_FILE = "start.json"
+STARTED_FILE = "started.json"
+STOPPED_FILE = "stopped.json"
+ENVIRONMENT_FILE = "start.env"
+#: Variables that a process gets of the submitter's environment; it gets no others.
+_INHERITED = ("PATH", "HOME", "LANG")
+
+
+def is_read(config: ScriptedConfig) -> bool:
+    """Whether results may come through the shared folder."""
+    return config.channel != protocol.PUSH
+
+
+def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_storage: Path) -> Path:
+    """The folder that the runner works in, as it sees it itself.
+
+    `folder`: the job's; `own_storage`: where the config names none.
+    """
+    attempt = Path(spec.attempt_directory).name
+    if is_read(config):
+        return Path(config.storage or own_storage) / spec.experiment_id / attempt
+    return container_folder(folder) / "nni" if config.launch == PROCESS else Path("/tmp/nni", spec.name)  # noqa: S108
+
+
+def container_folder(folder: Path) -> Path:
+    """The fresh folder that a process starts in."""
+    return folder / "container"
+
+
+def environment(
+    config: ScriptedConfig, spec: JobSpec, directory: Path, reservation: Reservation | None
+) -> dict[str, str]:
+    """The environment of the runner, its token included: never log it."""
+    return {
+        protocol.ENV_COMMAND: spec.command,
+        protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
+        **spec.runner_environment,
+        **spec.protocol_environment,
+        protocol.ENV_PLATFORM: "scripted",
+        protocol.ENV_SYSTEM_DIR: str(directory),
+        **({protocol.ENV_CHECKPOINT_DIR: checkpoint_beside(str(directory))} if is_read(config) else {}),
+        protocol.ENV_CHANNEL: config.channel,
+        protocol.ENV_CODE: "present" if is_read(config) else "fetch",
+        **_place(spec, reservation),
+    }
+
+
+def _place(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
+    if reservation is None:
+        return {protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}
+    gpus = ",".join(map(str, reservation.places))
+    return {protocol.ENV_GPUS: gpus, ENV_MACHINE: machine_name(reservation)}
+
+
+def inherited(spec: JobSpec) -> dict[str, str]:
+    """The variables that a process gets from the submitter's environment, else from this process."""
+    found = {name: spec.caller_environment.get(name) or os.environ.get(name, "") for name in _INHERITED}
+    return {name: value for name, value in found.items() if value}
+
+
+def process_command(archive: Path, rule: Rule, directory: Path) -> str:
+    """The command of a job's process, shell text; it waits by itself, so that a job starts in time while we are away.
+
+    The first of several replicas reports, and its end is the job's, after all others have ended.
+    """
+    start = f"python3 {shlex.quote(str(archive))}"
+    others = [
+        f"{protocol.ENV_REPORTER}=0 {protocol.ENV_SYSTEM_DIR}={shlex.quote(str(replica))} {start} &"
+        for replica in replica_folders(directory, rule)
+    ]
+    run = f"exec {start}" if not others else f"{' '.join(others)} {start}; code=$?; wait; exit $code"
+    return f"sleep {rule.delay:g}; {run}" if rule.delay else run
+
+
+def replica_folders(directory: Path, rule: Rule) -> list[Path]:
+    """The folders of the replicas beside the first one. `directory`: the first one's."""
+    return [directory / "replicas" / str(number) for number in range(1, rule.replicas)]
+
+
+def write_archive(path: Path) -> None:
+    """Writes the trial runner atomically; quiet when it exists. Blocks. Raises OSError."""
+    archive = runner_archive()
+    if path.exists() and path.read_bytes() == archive:
+        return
+    draft = path.with_name(f".{secrets.token_hex(4)}.tmp")  # several jobs may be submitted at a time
+    draft.write_bytes(archive)
+    draft.replace(path)
+
+
+def fill_storage(directory: Path, record: str, code: Path) -> None:
+    """Puts parameters and code into a folder, for a runner that fetches neither. Blocks; repeatable.
+
+    Raises OSError or SubmitRejected.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(directory / protocol.PARAMETER_FILE, record)
+    target, draft = directory / protocol.CODE_FOLDER, directory / ".code"
+    if target.exists():
+        return
+    removal.remove(str(draft))
+    draft.mkdir(mode=0o700)  # a code directory may be empty
+    try:
+        with tarfile.open(code, "r:gz") as archive:
+            archive.extractall(draft, filter="tar")  # of our own making: modes and links are as they were
+    except tarfile.TarError as error:
+        raise SubmitRejected(
+            f"the code archive {code} cannot be unpacked: {error}; create the experiment anew"
+        ) from error
+    draft.replace(target)
+
+
+def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str]) -> bool:
+    """Writes the start files of a container; answers False where they were written before. Blocks. Raises OSError and
+    SubmitRejected.
+
+    The files are readable by their owner alone: the environment holds the token.
+    """
+    if any((folder / name).exists() for name in (START_FILE, STARTED_FILE, STOPPED_FILE)):
+        return False
+    broken = next((name for name, value in variables.items() if "\n" in value or "\r" in value), None)
+    if broken is not None:
+        raise SubmitRejected(f"{broken}: has several lines, which a file with one line a variable cannot hold")
+    write_private(folder / ENVIRONMENT_FILE, "".join(f"{name}={value}\n" for name, value in variables.items()))
+    entry = {
+        "command": ["python3", str(archive)],
+        "runner": str(archive),
+        "environmentFile": str(folder / ENVIRONMENT_FILE),
+        "systemDirectory": variables[protocol.ENV_SYSTEM_DIR],
+    }
+    write_private(folder / START_FILE, json.dumps(entry, indent=2) + "\n")
+    return True
+
+
+def take_back(folder: Path) -> bool:
+    """Takes a container's start files back. False: it was started already. Blocks. Raises OSError."""
+    try:
+        (folder / START_FILE).rename(folder / STOPPED_FILE)
+    except FileNotFoundError:
+        return False
+    return True

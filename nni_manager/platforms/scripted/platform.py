@@ -1,14 +1,13 @@
 """The adapter of `scripted`: the config says what happens to its jobs, and when.
 
 Level-based: a job is a file, and `observe` works out from it, the clock and the keeper what the cluster would say now,
-so it plays on while the daemon is away. With a runner jobs are real: see `runner` and `processes`.
+so it plays on while the daemon is away. With a runner jobs are real: see `launch`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,21 +21,25 @@ from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
-from nni_manager.platforms.scripted import machines, runner
-from nni_manager.platforms.scripted.account import AccountUse
+from nni_manager.platforms.scripted import launch, machines
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
-from nni_manager.platforms.scripted.events import Events
-from nni_manager.platforms.scripted.faults import Faults
+from nni_manager.platforms.scripted.events import Events, SimulatedReports
+from nni_manager.platforms.scripted.faults import AccountUse, Faults
 from nni_manager.platforms.scripted.jobs import Job, Jobs
 from nni_manager.platforms.scripted.launch import Launch, Processes
-from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_platform_end, rule_for
-from nni_manager.platforms.scripted.simulated_reports import SimulatedReports
-from nni_manager.platforms.scripted.states import UNHEARD_OF, job_report, next_change_ms
+from nni_manager.platforms.scripted.states import (
+    EXTERNAL,
+    NONE,
+    PROCESS,
+    UNHEARD_OF,
+    is_platform_end,
+    job_report,
+    next_change_ms,
+    rule_for,
+)
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
-
-log = logging.getLogger(__name__)
 
 #: Seconds that a process's files in the shared folder may take to appear after its end.
 _READ_PATIENCE_S = 2.0
@@ -76,7 +79,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         self._processes = Processes(host, self._jobs) if config.launch == PROCESS else None
         self._launch = Launch(config, host, self._jobs, self._processes)
         self._placement = machines.placement(config, host, lambda: self._events.wake(""))
-        self._pull = Pull(host) if config.launch != NONE and runner.is_read(config) else None
+        self._pull = Pull(host) if config.launch != NONE and launch.is_read(config) else None
         self._pulling: asyncio.Task[None] | None = None
         self._fault_timer: asyncio.TimerHandle | None = None
 
@@ -92,7 +95,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
             reads_files=is_real,
             has_runner=is_real and config.channel != protocol.PULL,
             lives_by_runner=config.launch == EXTERNAL and config.channel != protocol.PULL,
-            is_read=is_real and runner.is_read(config),
+            is_read=is_real and launch.is_read(config),
             ships_code=is_real,
             slow_poll_s=_SLOW_POLL_S,
             has_portal=any(rule.cancelled_by_person for rule in config.trials),
@@ -230,7 +233,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
             if job is None:
                 return
             if job.cancelled_ms is None:
-                unstarted = await asyncio.to_thread(runner.take_back, self._jobs.folder_of(job.name))
+                unstarted = await asyncio.to_thread(launch.take_back, self._jobs.folder_of(job.name))
                 cancelled = dataclasses.replace(job, cancelled_ms=self._clock(), cancelled_unstarted=unstarted)
                 await self._jobs.replace(cancelled)
         if self._processes is not None:
@@ -265,7 +268,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
         if job is None:
             raise NotFound(f"there is no job {handle.job_name}")
-        directory = job.system_directory if runner.is_read(self.config) else job.attempt_directory
+        directory = job.system_directory if launch.is_read(self.config) else job.attempt_directory
         return await asyncio.to_thread(read_stretch, Path(directory), name, offset, limit)
 
     # A job's state

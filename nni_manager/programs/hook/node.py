@@ -21,7 +21,7 @@ from nni_manager.programs.hook.arguments import Arguments
 from nni_manager.programs.hook.front import Front
 
 if TYPE_CHECKING:
-    from nni_manager.client.chosen_daemon import ChosenDaemon
+    from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
 
 #: What ended the wait: the experiment is closed, or a signal came.
@@ -120,9 +120,9 @@ class Launch:
     # The daemon
 
     def _place(self) -> ChosenDaemon:
-        from nni_manager.client import chosen_daemon
+        from nni_manager.client import caller
 
-        place = chosen_daemon.choose(None, None)
+        place = caller.choose(None, None)
         if place.is_remote:
             raise InvalidInput(
                 "NNI_MANAGER_ADDRESS names a manager elsewhere, and NNI's launchers reach this machine only: unset it,"
@@ -132,9 +132,9 @@ class Launch:
 
     def _client(self) -> ManagerClient:
         """A client of the daemon, which is started when none runs."""
-        from nni_manager.client import chosen_daemon
+        from nni_manager.client import caller
 
-        return chosen_daemon.connect(self._place())
+        return caller.connect(self._place())
 
     def _follow(self) -> None:
         """Waits in a thread until the experiment is closed."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from nni_manager.config import admission, code_paths, experiment_file
+from nni_manager.config import admission, experiment_file
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.store.folder import Folder
 
@@ -95,7 +95,7 @@ def with_own_code(spec: ExperimentSpec, sent: Path | None, folder: Folder, is_wa
         return spec
     folder.code.mkdir(mode=0o700)
     _copy(sent, folder.own_code, is_wanted)
-    return experiment_file.from_canonical(code_paths.move(spec.canonical, str(sent), str(folder.own_code)))
+    return experiment_file.from_canonical(experiment_file.move_code(spec.canonical, str(sent), str(folder.own_code)))
 
 
 def _copy(source: Path, target: Path, is_wanted: IsWanted) -> None:

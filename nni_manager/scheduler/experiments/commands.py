@@ -219,9 +219,7 @@ class ExperimentCommands:
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
         """Plans where the first trials would run, without creating anything. Raises InvalidInput if they cannot run."""
         with self._supervisor.opening():
-            plans = await preflight.plan_jobs(
-                submission.spec, submission.secrets, submission.id, self._shared.connections
-            )
+            plans = await preflight.plan_jobs(submission, self._shared.connections)
         self._supervisor.check_empty()
         return plans
 

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.config import admission, experiment_file
-from nni_manager.config.daemon_settings.settings import own_environment
+from nni_manager.config.settings import own_environment
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus

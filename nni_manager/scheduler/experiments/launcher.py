@@ -41,9 +41,8 @@ class Launcher:
         await asyncio.to_thread(admission.check, spec)
         with self._supervisor.opening():
             submission = await warm_start.with_results(submission, self._supervisor)
-            findings = await preflight.look(
-                spec, submission.secrets, self._shared.connections, Folder(Path(spec.working_directory) / id_)
-            )
+            folder, connections = Folder(Path(spec.working_directory) / id_), self._shared.connections
+            findings = await preflight.look(spec, submission.secrets, connections, folder, submission.environment)
             async with self._with_endpoint(id_, submission.endpoint) as endpoint:
                 preflight.warn(findings, self._shared.warnings, id_)
                 try:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from nni_manager.config import code_paths, credentials, experiment_file
+from nni_manager.config import credentials, experiment_file
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec, StoredExperiment
 from nni_manager.scheduler import experiment_log
@@ -241,7 +241,7 @@ def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
         return
     experiments.set_folder(connection, now)
     config = stored_config.read(experiments.load(connection).config, folder.database)
-    if (moved := code_paths.move(config, before, now)) != config:
+    if (moved := experiment_file.move_code(config, before, now)) != config:
         experiments.set_config(connection, json.dumps(moved))
 
 

@@ -23,8 +23,9 @@ from nni_manager.platform_kit.contract import (
     PreflightFinding,
     Severity,
 )
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.scheduler.daemon_warnings import DaemonWarnings
+from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.store.folder import Folder
 from nni_manager.store.private import ServiceText
 
@@ -36,11 +37,12 @@ def standalone_host(
     connections: Connections,
     storage: Json | None = None,
     storage_key: str = "",
+    environment: Mapping[str, str] | None = None,
 ) -> Host:
     """A host that stores nothing.
 
     `folder`: the experiment's, which may not exist. `storage`: shared storage with secrets filled in. `storage_key`: of
-    an experiment that may have folders on storage.
+    an experiment that may have folders on storage. `environment`: that trials on this machine begin with.
     """
     return Host(
         experiment_id=experiment_id,
@@ -56,6 +58,7 @@ def standalone_host(
         shared_storage=lambda: storage,
         private=_private(folder, service),
         storage_key=storage_key,
+        caller_environment=environment,
     )
 
 
@@ -93,13 +96,23 @@ PREFLIGHT = "PREFLIGHT"
 Findings = Mapping[str, Sequence[PreflightFinding]]
 
 
-async def look(spec: ExperimentSpec, secrets: Mapping[str, str], connections: Connections, folder: Folder) -> Findings:
-    """Service → findings, asked concurrently. Raises InvalidInput for a finding of severity WRONG."""
+async def look(
+    spec: ExperimentSpec,
+    secrets: Mapping[str, str],
+    connections: Connections,
+    folder: Folder,
+    environment: Mapping[str, str] | None,
+) -> Findings:
+    """Service → findings, asked concurrently. `environment`: its creator's; None: missing.
 
+    Raises InvalidInput for a finding of severity WRONG.
+    """
     storage = credentials.filled_storage(spec, secrets)
 
     def host(service: PlatformSpec) -> Host:
-        return standalone_host(folder.path.name, service.service, folder.path, connections, storage)
+        return standalone_host(
+            folder.path.name, service.service, folder.path, connections, storage, environment=environment
+        )
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}
@@ -171,16 +184,15 @@ class ServicePlan:
     trouble: str = ""
 
 
-async def plan_jobs(
-    spec: ExperimentSpec, secrets: Mapping[str, str], id: str, connections: Connections
-) -> Sequence[ServicePlan]:
-    """A plan for each service, in config order. `id`: an unused experiment id.
+async def plan_jobs(submission: Submission, connections: Connections) -> Sequence[ServicePlan]:
+    """A plan for each service, in config order.
 
     Raises InvalidInput for what `create` would refuse.
     """
+    spec, secrets, id = submission.spec, submission.secrets, submission.id
     await asyncio.to_thread(admission.check, spec)
     folder = Path(spec.working_directory) / id
-    await look(spec, secrets, connections, Folder(folder))
+    await look(spec, secrets, connections, Folder(folder), submission.environment)
     storage = credentials.filled_storage(spec, secrets)
 
     async def ask(service: PlatformSpec) -> ServicePlan:

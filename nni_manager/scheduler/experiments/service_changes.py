@@ -41,14 +41,16 @@ async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceCh
     texts = {"trainingService": wish.sections, "directory": wish.directory}
     require_texts({**texts, "secrets": dict(wish.secrets)})
     known = await experiment.database.read(services.load)
-    stored = (await asyncio.to_thread(private.load, experiment.folder.private)).secrets
+    kept = await asyncio.to_thread(private.load, experiment.folder.private)
+    stored = kept.secrets
     gone = {service.service: service.settings for service in removed(known)}
     reading = await asyncio.to_thread(service_change.read, spec, wish, gone, stored)
     admission.check_platforms(reading.spec)
     changed = service_change.changed_services(spec, reading.spec)
     folder, values = experiment.folder, {**stored, **reading.secrets}
     asked = service_change.services_to_ask(spec, reading.spec)
-    found = await preflight.look(replace(reading.spec, platforms=asked), values, shared.connections, folder)
+    asking = replace(reading.spec, platforms=asked)
+    found = await preflight.look(asking, values, shared.connections, folder, kept.environment)
     preflight.warn(found, shared.warnings, experiment.id)
     return Change(spec=reading.spec, changed=changed, secrets=reading.secrets, now=wish.now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nni_manager.config.daemon_settings.settings import Settings
+from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.connections import Connections

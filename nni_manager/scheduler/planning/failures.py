@@ -13,6 +13,7 @@ from nni_manager.domain.text import last_line, printable
 from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.scheduler.planning.decisions import Finish
 from nni_manager.scheduler.planning.snapshot import Snapshot
+from trial_runner import protocol
 
 #: Number of first trials that put the experiment on hold if all fail in the same way.
 SAME_FAILURES = 5
@@ -85,9 +86,19 @@ def _more_than_may(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | Non
 
 
 def refusals(snapshot: Snapshot, finished: Sequence[Finish]) -> Mapping[str, Hold]:
-    """Training service → hold, for services that refused a job for good: they would refuse the next, too."""
-    refused = [end for end in finished if end.reason is Reason.SUBMIT_REJECTED]
-    return {end.service: _refusal(snapshot, end) for end in reversed(refused)}
+    """Training service → hold, for services that refused a job for good, and those whose Python cannot read the
+    function that trials call: the next job would end so, too."""
+    holds = {Reason.SUBMIT_REJECTED: _refusal, Reason.OTHER_PYTHON: _other_python}
+    return {end.service: holds[end.reason](snapshot, end) for end in reversed(finished) if end.reason in holds}
+
+
+def _other_python(snapshot: Snapshot, end: Finish) -> Hold:
+    line = next(line for line in printable(end.stderr_tail).splitlines() if protocol.OTHER_PYTHON_MARK in line)
+    sentence = (
+        f"{end.service} ran trial {end.trial_id} in another Python: {line.partition('nni_call: ')[2]};"
+        f" `nnictl resume {snapshot.experiment.id}` goes on where that version is there now"
+    )
+    return Hold(code=HoldCode.OTHER_PYTHON, sentence=sentence)
 
 
 def _refusal(snapshot: Snapshot, end: Finish) -> Hold:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from nni_manager.config.daemon_settings.settings import own_environment
+from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.scheduler.tensorboard import link_folders, log_folders, ports
 from nni_manager.scheduler.tensorboard.board import Board

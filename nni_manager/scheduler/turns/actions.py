@@ -15,8 +15,8 @@ from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.platform_kit.checkpoints import copy_from
 from nni_manager.platform_kit.contract import NoRoom
+from nni_manager.platform_kit.payload import copy_from
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.decisions import Submit

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.store.experiment import missed_jobs
-from trial_runner.wire.outbox_name import earlier_names
+from trial_runner.wire.outbox_files import earlier_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

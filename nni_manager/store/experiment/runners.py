@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.evidence import with_possible_times
 from nni_manager.store.experiment import jobs
-from trial_runner.wire.outbox_name import file_of, newest_name
+from trial_runner.wire.outbox_files import file_of, newest_name
 
 #: Most container ids kept per attempt.
 _MOST_CONTAINERS = 100

@@ -1,30 +1,74 @@
-"""The experiments of the list: chosen and ordered by what the index knows of them, so that no database of a closed one
-is opened; of open ones, which are few, what changes is read."""
+"""``/``: the page with all experiments, and its stream of events.
+
+Experiments are chosen and ordered by what the index knows of them, so that no database of a closed one is opened; of
+open ones, which are few, what changes is read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.scheduler.changes import Changes
 from nni_manager.store import stored_config
 from nni_manager.store.connection import Connection
 from nni_manager.store.index import best_course, overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Live
-from nni_manager.web.listing.known_results import KnownResults
-from nni_manager.web.listing.list_query import ListQuery
-from nni_manager.web.table import sparkline
+from nni_manager.streams.event_stream import EventStream, Part, event
+from nni_manager.web import formats
+from nni_manager.web.listing.list_query import ARCHIVED, ListQuery
+from nni_manager.web.rendering import KnownResults, PagesContext, context_of, render
+from nni_manager.web.shared_pages import of_all, shared
 
-if TYPE_CHECKING:
-    from nni_manager.web.rendering import PagesContext
+#: What makes a first experiment, for a reader who has none.
+COMMANDS = (
+    ("nnictl config check my.yml", "says what is wrong in an experiment file, with line and field"),
+    ("nnictl create --config my.yml", "makes the experiment and starts it; it shows up here"),
+    ("nnictl experiment list", "lists what there is, in a terminal"),
+)
+
+
+async def _list(request: Request) -> Response:
+    query = ListQuery.parse(request.query_params.multi_items())
+    page = await read(context_of(request), query)
+    return render(request, "experiments.html", listed=page, query=query, commands=COMMANDS, archived=ARCHIVED)
+
+
+async def _stream(request: Request) -> Response:
+    """The news that something has changed; the page fetches what it shows. Ends when the daemon ends."""
+    context = context_of(request)
+    return EventStream(_News(context.service.changes), context.stopping)
+
+
+class _News:
+    """The changes of all experiments as the subject of a stream."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    @contextmanager
+    def watch(self) -> Iterator[asyncio.Event]:
+        with self._changes.watch() as news:
+            yield news
+
+    async def read(self) -> Part:
+        return Part(text=event("state", json.dumps({"revision": self._changes.count})), is_last=False)
+
 
 #: Experiments on a page.
 PAGE_SIZE = 50
@@ -73,7 +117,7 @@ class ListedExperiment:
 
     @property
     def spark(self) -> str:
-        return sparkline.points(self.course)
+        return formats.spark_points(self.course)
 
     @property
     def may_stop(self) -> bool:
@@ -212,13 +256,6 @@ def _missing(entry: Entry, directory: Path | None) -> tuple[str, ...]:
 
 async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
     """A row of an open experiment; of one that cannot be read, with the reason."""
-    try:
-        return await _read_one(context, entry)
-    except NniManagerError as error:
-        return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
-
-
-async def _read_one(context: PagesContext, entry: Entry) -> ListedExperiment:
     live, now_ms = context.service.live(entry.id), context.clock()
 
     def read(connection: Connection) -> ListedExperiment:
@@ -234,4 +271,10 @@ async def _read_one(context: PagesContext, entry: Entry) -> ListedExperiment:
             exec_ms=found.exec_ms,
         )
 
-    return await context.service.read(entry.id, read)
+    try:
+        return await context.service.read(entry.id, read)
+    except NniManagerError as error:
+        return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
+
+
+ROUTES = [Route("/", shared(_list, of_all), name="list"), Route("/stream", _stream)]

@@ -1,24 +1,32 @@
-"""The table of trials, what is done with the rows that are ticked, and the table as a file."""
+"""The table of trials, what is done with the rows that are ticked, and the table as a file.
+
+The file is CSV with a column for each parameter and key of results, or JSON.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from nni_manager.analysis.query import Query
+from nni_manager.analysis.query import MOST_ROWS, Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.store.experiment import answers, numbered
+from nni_manager.web import formats
 from nni_manager.web.experiment_pages import render_tab
-from nni_manager.web.rendering import back, context_of, experiment_id, form_of
+from nni_manager.web.rendering import ask, back, context_of, experiment_id, form_of
 from nni_manager.web.shared_pages import shared
-from nni_manager.web.table import compared, exported, filters, trial_table
+from nni_manager.web.table import page_query, trial_table
 from nni_manager.web.table.page_query import PageQuery, canonical
 
 #: Rows of a page that the reader chooses from.
@@ -33,7 +41,7 @@ async def _trials(request: Request) -> Response:
     if canonical(given) != given:
         return _to_canonical(request, given)
     query = PageQuery.parse(given)
-    columns, found = await asyncio.gather(_ask(request, "columns", query.query), _ask(request, "trials", query.query))
+    columns, found = await asyncio.gather(ask(request, "columns", query.query), ask(request, "trials", query.query))
     table = trial_table.build(query, columns, found)
     return await render_tab(
         request,
@@ -41,8 +49,8 @@ async def _trials(request: Request) -> Response:
         tab="trials",
         table=table,
         query=query,
-        statuses=filters.statuses(query, columns["statuses"]),
-        fields=filters.fields(query, columns),
+        statuses=page_query.statuses(query, columns["statuses"]),
+        fields=page_query.fields(query, columns),
         keys=[key["name"] for key in columns["keys"]],
         sizes=_SIZES,
     )
@@ -55,7 +63,7 @@ async def _compare(request: Request) -> Response:
     everything = request.query_params.get("all") == "1"
     context, id_ = context_of(request), experiment_id(request)
     found = await context.service.read(id_, lambda c: numbered.trials(c, selected))
-    table = compared.build(found, context.clock(), everything=everything)
+    table = trial_table.compare(found, context.clock(), everything=everything)
     selection = ",".join(map(str, selected))
     return await render_tab(request, "compare.html", tab="trials", table=table, selection=selection)
 
@@ -77,20 +85,11 @@ async def _file(request: Request) -> Response:
     form = request.url.path.rpartition(".")[2]
     query = PageQuery.parse(request.query_params.multi_items()).query
 
-    async def ask(question: str, one: Query) -> dict[str, Any]:
-        return await _ask(request, question, one)
-
     async def curves(ids: list[str]) -> Mapping[str, list[Any]]:
         return await context_of(request).service.read(experiment_id(request), lambda c: answers.curves(c, ids))
 
     with_curves = request.query_params.get("curves") == "1"
-    return await exported.answer(form, experiment_id(request), query, ask, curves if with_curves else None)
-
-
-async def _ask(request: Request, question: str, query: Query) -> dict[str, Any]:
-    answer = await context_of(request).analysis.ask(experiment_id(request), question, query)
-    found: dict[str, Any] = json.loads(answer.text)
-    return found
+    return await _exported(form, experiment_id(request), query, partial(ask, request), curves if with_curves else None)
 
 
 def _to_canonical(request: Request, given: list[tuple[str, str]]) -> Response:
@@ -98,6 +97,76 @@ def _to_canonical(request: Request, given: list[tuple[str, str]]) -> Response:
     query = str(QueryParams(canonical(given)))
     path = f"{request.scope.get('root_path', '')}/experiments/{experiment_id(request)}/trials"
     return RedirectResponse(f"{path}?{query}" if query else path, 302)
+
+
+#: Ids of trials → by id, the intermediate results of the latest attempt.
+Curves = Callable[[list[str]], Awaitable[Mapping[str, list[Any]]]]
+Ask = Callable[[str, Query], Awaitable[dict[str, Any]]]
+
+_KINDS = {"csv": "text/csv", "json": "application/json"}
+_FACTS = ("number", "id", "status", "reason", "latest", "startedMs", "endedMs", "durationMs", "attempt", "place")
+
+
+async def _exported(form: str, id: str, query: Query, ask: Ask, curves: Curves | None = None) -> Response:
+    """A download of all trials that the query chooses. `form`: csv, json. `curves`: reads intermediate results, for
+    JSON alone; None: without them."""
+    columns = await ask("columns", query)
+    write = _csv if form == "csv" else partial(_json, curves=curves)
+    headers = {"Content-Disposition": f'attachment; filename="{id}-trials.{form}"', "Cache-Control": "no-store"}
+    return StreamingResponse(
+        write(_pages(query, ask), columns), media_type=f"{_KINDS[form]}; charset=utf-8", headers=headers
+    )
+
+
+async def _pages(query: Query, ask: Ask) -> AsyncIterator[list[dict[str, Any]]]:
+    page, pages = 1, 1
+    while page <= pages:
+        found = await ask("trials", replace(query, page=page, limit=MOST_ROWS))
+        pages, page = found["pages"], page + 1
+        yield found["rows"]
+
+
+async def _json(
+    pages: AsyncIterator[list[dict[str, Any]]], _: dict[str, Any], *, curves: Curves | None
+) -> AsyncIterator[bytes]:
+    begin = "["
+    async for rows in pages:
+        found = await curves([row["id"] for row in rows]) if curves is not None else {}
+        for row in rows:
+            kept = {name: value for name, value in row.items() if name not in ("spark", "position")}
+            if curves is not None:
+                kept["curve"] = found.get(row["id"], [])
+            yield (begin + json.dumps(kept)).encode()
+            begin = ",\n"
+    yield b"]\n" if begin != "[" else b"[]\n"
+
+
+async def _csv(pages: AsyncIterator[list[dict[str, Any]]], columns: dict[str, Any]) -> AsyncIterator[bytes]:
+    parameters = [one["name"] for one in columns["parameters"]]
+    keys = [one["name"] for one in columns["keys"]]
+    yield _line([*_FACTS, *(f"p.{name}" for name in parameters), *(f"m.{name}" for name in keys)])
+    async for rows in pages:
+        for row in rows:
+            values = [row[name] for name in _FACTS]
+            values += [row["parameters"].get(name) for name in parameters] + [row["metrics"].get(key) for key in keys]
+            yield _line([_harmless(formats.whole(value)) for value in values])
+
+
+def _line(cells: list[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode(errors="backslashreplace")
+
+
+def _harmless(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula."""
+    if not text or text[0] not in "=+-@\t\r":
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 _HERE = "/experiments/{id}"

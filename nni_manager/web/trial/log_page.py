@@ -1,17 +1,24 @@
-"""The log that a trial's page shows: which one, and its end as text for browsers without scripts."""
+"""The log that a trial's page shows: which one, its end as text for browsers without scripts, and its growing end as
+events of the page's stream.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import codecs
+import json
 from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.scheduler.experiments import attempt_logs
+from nni_manager.scheduler.experiments.attempt_logs import LogFile
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
+from nni_manager.store.experiment import one_trial
+from nni_manager.streams.event_stream import event
 from nni_manager.web.rendering import context_of, experiment_id
-from nni_manager.web.trial.log_tail import TAIL_BYTES, LogName
-from nni_manager.web.trial.shown_trial import ShownTrial
-from nni_manager.web.trial.trial_files import in_bytes
+from nni_manager.web.trial.shown_trial import ShownTrial, in_bytes
 from trial_runner.protocol import LOG_FILES, STDERR_FILE, STDOUT_FILE
 
 
@@ -57,3 +64,114 @@ async def _end(request: Request, trial: ShownTrial, log: LogName) -> tuple[str, 
         return "", str(error)
     left = size - len(data)
     return data.decode("utf-8", "replace"), f"{in_bytes(left)} before this are left out" if left > 0 else ""
+
+
+#: Bytes from the end with which a page begins, and most bytes of one event: what was written faster is left out.
+TAIL_BYTES = 256 * 1024
+#: Seconds between two looks at a file here, and at one that is read through a service. No event tells of its growth.
+_HERE_S, _ELSEWHERE_S = 0.5, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """``17.1.stdout``: a log of an attempt of a trial, by numbers."""
+
+    trial: int
+    attempt: int
+    name: str
+
+    @staticmethod
+    def parse(text: str) -> LogName:
+        """Raises InvalidInput."""
+        trial, _, rest = text.partition(".")
+        attempt, _, name = rest.partition(".")
+        are_numbers = all(part.isascii() and part.isdecimal() and len(part) < 10 for part in (trial, attempt))
+        if not are_numbers or name not in LOG_FILES:
+            raise InvalidInput(f"log: must be TRIAL.ATTEMPT.NAME, by numbers, NAME one of {', '.join(LOG_FILES)}")
+        return LogName(int(trial), int(attempt), name)
+
+
+class LogTail:
+    """One reader's place in a log. It is looked for anew each time: when a job has ended its log moves here."""
+
+    def __init__(self, service: ExperimentCommands, id: str, log: LogName) -> None:
+        self._service = service
+        self._id = id
+        self._log = log
+        self._trial_id = ""
+        #: The next byte to send; None: none was sent.
+        self._offset: int | None = None
+        self._was_here = True
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._trouble = ""
+        self._text = ""
+        self._taken = asyncio.Event()
+        self._looking = asyncio.Lock()
+
+    async def follow(self, news: asyncio.Event) -> None:
+        """Sets `news` whenever there is more to read; never returns."""
+        while True:
+            await self.look()
+            if self._text:
+                self._taken.clear()
+                news.set()
+                await self._taken.wait()
+            await asyncio.sleep(_HERE_S if self._was_here else _ELSEWHERE_S)
+
+    async def look(self) -> None:
+        """Reads what is new."""
+        async with self._looking:
+            self._text += await self._look()
+
+    def take(self) -> str:
+        """The events since the last call."""
+        taken, self._text = self._text, ""
+        self._taken.set()
+        return taken
+
+    async def _look(self) -> str:
+        try:
+            file = await self._find()
+            sent = await self._news(file)
+        except NniManagerError as error:
+            return self._tell(str(error))
+        self._trouble = ""
+        return sent
+
+    def _tell(self, trouble: str) -> str:
+        """An event about why nothing can be read, once for each reason."""
+        if trouble == self._trouble:
+            return ""
+        self._trouble = trouble
+        return self._event(self._offset or 0, self._offset or 0, "", trouble=trouble)
+
+    async def _find(self) -> LogFile:
+        if not self._trial_id:
+            number = self._log.trial
+            self._trial_id = await self._service.read(self._id, lambda c: one_trial.id_of(c, number))
+        file = await attempt_logs.find(self._service, self._id, self._trial_id, self._log.attempt, self._log.name)
+        if file.is_here and not self._was_here:
+            self._offset = None  # what was kept of it here may begin later
+        self._was_here = file.is_here
+        return file
+
+    async def _news(self, file: LogFile) -> str:
+        size = await file.size() if file.is_here or self._offset is None else None
+        if size is not None:
+            start = 0 if self._offset is None or size < self._offset else self._offset
+            start = max(start, size - TAIL_BYTES)
+        else:
+            start = self._offset or 0
+        data = await file.read(start, TAIL_BYTES)
+        if not data and start == self._offset:
+            return ""
+        if start != self._offset:
+            self._decoder.reset()
+        self._offset = start + len(data)
+        return self._event(start, max(size or 0, self._offset), self._decoder.decode(data))
+
+    def _event(self, offset: int, size: int, text: str, **more: str) -> str:
+        """`offset`: of the first byte; where it is not the end of what came before, something was left out."""
+        log = {"trial": self._log.trial, "attempt": self._log.attempt, "name": self._log.name}
+        place = {"offset": offset, "end": self._offset or 0, "size": size}
+        return event("log", json.dumps({**log, **place, "text": text, **more}))

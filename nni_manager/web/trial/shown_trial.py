@@ -1,19 +1,28 @@
-"""One trial as its page shows it."""
+"""One trial as its page shows it, its parameters as people read and copy them, and the files in its attempt's folder on
+this machine: a list, and each as a download.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from starlette.responses import Response, StreamingResponse
+
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.trial import OPEN_STATUSES, reason_in_words
+from nni_manager.scheduler.experiments.attempt_logs import FileHere
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers, one_trial
 from nni_manager.web import formats
-from nni_manager.web.trial import parameter_texts, trial_files
-from nni_manager.web.trial.trial_files import ListedFiles
+from trial_runner.wire import foreign_files
 
 Json = dict[str, Any]
 
@@ -111,26 +120,24 @@ class ShownTrial:
 
     @property
     def json(self) -> str:
-        return parameter_texts.as_json(self.row["parameters"])
+        return as_json(self.row["parameters"])
 
     @property
     def code(self) -> str:
-        return parameter_texts.as_code(self.row["parameters"])
+        return as_code(self.row["parameters"])
 
     @property
     def timeline(self) -> tuple[Moment, ...]:
         moments = sorted(_moments(self.row), key=lambda moment: moment.ms)
         before = [moments[0], *moments[:-1]]
-        return tuple(replace(now, after=_after(now.ms - then.ms)) for then, now in zip(before, moments, strict=True))
+        pairs = zip(before, moments, strict=True)
+        return tuple(
+            replace(now, after=formats.duration(now.ms - then.ms) if now.ms > then.ms else "") for then, now in pairs
+        )
 
 
-async def shown(
-    service: ExperimentCommands, id: str, trial: str, place: Place, attempt: int | None, now_ms: int
-) -> ShownTrial:
-    """A trial by number or id; `attempt`: whose files are listed, None: the latest one's.
-
-    Raises NotFound, StoreError.
-    """
+async def shown(service: ExperimentCommands, id: str, trial: str, place: Place, now_ms: int) -> ShownTrial:
+    """A trial by number or id, with the files of its latest attempt. Raises NotFound, StoreError."""
 
     def read(connection: Connection) -> tuple[Json, tuple[int | None, int | None], int | None, list[int]]:
         row = json.loads(answers.trial(connection, trial_id(connection, trial)))
@@ -148,7 +155,7 @@ async def shown(
         next=following,
         repeats=repeats,
         repeated_by=tuple(repeated_by),
-        files=await trial_files.listed(folder, row["id"], attempt or row["attempt"]),
+        files=await listed(folder, row["id"], row["attempt"]),
         now_ms=now_ms,
     )
 
@@ -159,27 +166,18 @@ def trial_id(connection: Connection, trial: str) -> str:
     return one_trial.id_of(connection, int(trial)) if is_number else trial
 
 
-def place_of(answer: Mapping[str, Any]) -> Place:
-    """The place that the analysis answers."""
-    return Place(rank=answer.get("rank"), of=answer.get("of") or 0, percentiles=answer.get("percentiles") or {})
-
-
 def ordinal(number: int) -> str:
     """``1st``, ``2nd``, ``13th``."""
     suffix = "th" if number % 100 in (11, 12, 13) else _ORDINALS.get(number % 10, "th")
     return f"{number}{suffix}"
 
 
-def _after(ms: int) -> str:
-    return formats.duration(ms) if ms > 0 else ""
-
-
 def _parameters(values: object, place: Place) -> Iterator[ShownParameter]:
-    for name, value in parameter_texts.flattened(values):
+    for name, value in flattened(values):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         share = place.percentiles.get(name) if is_number else None
         whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        yield ShownParameter(name=name, text=parameter_texts.shown(value), whole=whole, share=share)
+        yield ShownParameter(name=name, text=shown_value(value), whole=whole, share=share)
 
 
 def _moments(row: Json) -> Iterator[Moment]:
@@ -207,3 +205,130 @@ def how_it_ended(attempt: Mapping[str, Any]) -> str:
     code = f"exit code {exit_code}" if exit_code is not None else f"signal {signal}" if signal is not None else ""
     words = [code, attempt["cause"] or "", attempt["reason"], attempt["message"]]
     return ", ".join(dict.fromkeys(word for word in words if word))
+
+
+def flattened(values: object) -> Iterator[tuple[str, object]]:
+    """(name, value) pairs in order. A nested one has its parents' names before its own, with dots, as the columns of
+    the trials' table; a branch's value is its ``_name``. A value that is no mapping has the name ""."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            yield from _named(str(name), value)
+    else:
+        yield "", values
+
+
+def _named(name: str, value: object) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, Mapping) or "_name" not in value:
+        yield name, value
+        return
+    yield name, value["_name"]
+    for inner, below in value.items():
+        if inner != "_name":
+            yield from _named(f"{name}.{inner}", below)
+
+
+def shown_value(value: object) -> str:
+    """A value in one line: six significant digits of a number."""
+    return formats.number(value) if isinstance(value, float) else formats.short(value)
+
+
+def as_json(values: object) -> str:
+    """Indented JSON, with all digits."""
+    return json.dumps(values, ensure_ascii=False, indent=2)
+
+
+def as_code(values: object) -> str:
+    """Python that makes the same values."""
+    text = _python(values, "")
+    needs_math = "math." in text and any(word in text for word in ("math.nan", "math.inf"))
+    return f"{'import math' + chr(10) * 2 if needs_math else ''}params = {text}"
+
+
+def _python(value: object, indent: str) -> str:
+    inner = indent + "    "
+    if isinstance(value, Mapping) and value:
+        lines = [f"{inner}{name!r}: {_python(below, inner)},\n" for name, below in value.items()]
+        return "{\n" + "".join(lines) + indent + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_python(one, indent) for one in value) + "]"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"nan": "math.nan", "inf": "math.inf", "-inf": "-math.inf"}[repr(value)]
+    return repr(value)
+
+
+#: Most files in the list of a page.
+_MOST = 200
+_CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """A file below an attempt's folder."""
+
+    #: Its path below the folder, as people read it.
+    name: str
+    #: The same, quoted for an address.
+    quoted: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFiles:
+    files: tuple[ListedFile, ...] = ()
+    #: How many there are besides.
+    others: int = 0
+
+
+async def listed(trials: Path, trial_id: str, attempt: int) -> ListedFiles:
+    """The files of an attempt; none where its folder is not on this machine."""
+    return await asyncio.to_thread(_listed, str(trials), attempt_directory(trial_id, attempt))
+
+
+def _listed(trials: str, folder: str) -> ListedFiles:
+    names = foreign_files.listing(trials, folder).files
+    sizes = ((name, _size(trials, name)) for name in names[:_MOST])
+    found = [_file(name.removeprefix(f"{folder}/"), size) for name, size in sizes if size is not None]
+    return ListedFiles(files=tuple(found), others=max(0, len(names) - _MOST))
+
+
+def _file(name: str, size: int) -> ListedFile:
+    readable = name.encode("utf-8", "backslashreplace").decode()
+    return ListedFile(name=readable, quoted=quote(name, errors="surrogateescape"), size=in_bytes(size))
+
+
+def _size(trials: str, name: str) -> int | None:
+    try:
+        return foreign_files.size(trials, name)
+    except OSError:
+        return None  # removed meanwhile
+
+
+def in_bytes(size: int) -> str:
+    """``512 B``, ``12.3 kB``, ``4.0 MB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000  # type: ignore[assignment]
+    return f"{size} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Response:
+    """A file as it is now, never shown as a page. Raises NotFound."""
+    file = FileHere(trials, f"{attempt_directory(trial_id, attempt)}/{name}")
+    if any(part.startswith(".") for part in name.split("/")):
+        raise NotFound(f"there is no file {name!r} in the list")
+    size = await file.size()
+    last = quote(name.rpartition("/")[2], safe="", errors="surrogateescape")
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{last}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(_chunks(file, size), media_type="application/octet-stream", headers=headers)
+
+
+async def _chunks(file: FileHere, end: int) -> AsyncIterator[bytes]:
+    position = 0
+    while position < end and (data := await file.read(position, min(_CHUNK, end - position))):
+        position += len(data)
+        yield data

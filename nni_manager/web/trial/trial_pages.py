@@ -1,25 +1,31 @@
-"""The page of one trial, which is a drawer beside the table as well, its files, and the ways to run it again."""
+"""The page of one trial, its files, and the ways to run it again; the page of failures.
+
+A trial's page is a drawer beside the table as well. The other has a row for each way of failing, with the log of an
+example.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from nni_manager.analysis.query import Query
-from nni_manager.domain.errors import NniManagerError, NotFound
+from nni_manager.domain.errors import AnalysisUnavailable, NniManagerError, NotFound
+from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers
 from nni_manager.web.experiment_pages import render_tab
-from nni_manager.web.rendering import context_of, experiment_id, form_of, render
+from nni_manager.web.rendering import PagesContext, ask, context_of, experiment_id, form_of, render, to_experiment
 from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import shown as shown_experiment
-from nni_manager.web.trial import custom_trial, log_page, shown_trial, trial_files
+from nni_manager.web.trial import custom_trial, log_page, shown_trial
 from nni_manager.web.trial.custom_trial import TrialForm
 from nni_manager.web.trial.shown_trial import Place, ShownTrial
 
@@ -39,19 +45,18 @@ async def _page(request: Request) -> Response:
 
 
 async def _file(request: Request) -> Response:
-    """A file of an attempt, as a download."""
     context, id_ = context_of(request), experiment_id(request)
     trial_id = await context.service.read(id_, lambda c: shown_trial.trial_id(c, request.path_params["trial"]))
     trials = (await context.service.entry(id_)).folder.trials
-    return await trial_files.download(trials, trial_id, _number(request, "attempt"), request.path_params["path"])
+    attempt = request.path_params["attempt"]
+    if not (attempt.isascii() and attempt.isdecimal() and len(attempt) < 10):
+        raise NotFound(f"there is no attempt {attempt!r}")
+    return await shown_trial.download(trials, trial_id, int(attempt), request.path_params["path"])
 
 
 async def _again(request: Request) -> Response:
-    """Runs a trial once more with the same parameters."""
-    context, id_ = context_of(request), experiment_id(request)
     row = await _row(request, request.path_params["trial"])
-    added = await context.service.add_trial(id_, row["parameters"], row["id"])
-    return _to_trial(request, added["sequenceId"])
+    return await _run(request, row["parameters"], row["id"])
 
 
 async def _form(request: Request) -> Response:
@@ -68,9 +73,12 @@ async def _sent(request: Request) -> Response:
     found = custom_trial.sent(await _space(request), origin["parameters"] if origin else None, form)
     if not found.may_run:
         return await _render_form(request, found, origin, HTTPStatus.BAD_REQUEST)
-    context, id_ = context_of(request), experiment_id(request)
-    added = await context.service.add_trial(id_, found.parameters, origin["id"] if origin else "")
-    return _to_trial(request, added["sequenceId"])
+    return await _run(request, found.parameters, origin["id"] if origin else "")
+
+
+async def _run(request: Request, parameters: object, repeats: str) -> Response:
+    added = await context_of(request).service.add_trial(experiment_id(request), parameters, repeats)
+    return to_experiment(request, f"/trials/{added['sequenceId']}")
 
 
 async def _render_form(
@@ -84,19 +92,18 @@ async def _render_form(
 
 async def _shown(request: Request) -> ShownTrial:
     context, id_, trial = context_of(request), experiment_id(request), request.path_params["trial"]
-    number = (await _row(request, trial))["sequenceId"]
-    place = await _place(request, number)
-    return await shown_trial.shown(context.service, id_, trial, place, None, context.clock())
+    place = await _place(request, (await _row(request, trial))["sequenceId"])
+    return await shown_trial.shown(context.service, id_, trial, place, context.clock())
 
 
 async def _place(request: Request, number: int) -> Place:
     """Its place among the others; without one where that cannot be computed: the page has the rest."""
     try:
         async with asyncio.timeout(_PLACE_S):
-            answer = await context_of(request).analysis.ask(experiment_id(request), "trial", Query(number=number))
+            found = await ask(request, "trial", Query(number=number))
     except (NniManagerError, TimeoutError):
         return Place()
-    return shown_trial.place_of(json.loads(answer.text))
+    return Place(rank=found.get("rank"), of=found.get("of") or 0, percentiles=found.get("percentiles") or {})
 
 
 async def _row(request: Request, trial: str) -> dict[str, Any]:
@@ -104,8 +111,7 @@ async def _row(request: Request, trial: str) -> dict[str, Any]:
     read = await context_of(request).service.read(
         experiment_id(request), lambda c: answers.trial(c, shown_trial.trial_id(c, trial))
     )
-    row: dict[str, Any] = json.loads(read)
-    return row
+    return dict(json.loads(read))
 
 
 async def _origin(request: Request) -> dict[str, Any] | None:
@@ -118,17 +124,43 @@ async def _space(request: Request) -> object:
     return found.overview.config.get("searchSpace")
 
 
-def _number(request: Request, name: str) -> int:
-    text = request.path_params[name]
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise NotFound(f"there is no {name} {text!r}")
-    return int(text)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A way of failing, as the analysis groups it, and what its example wrote last."""
+
+    group: Mapping[str, Any]
+    #: Last lines of stderr of the example; may be empty.
+    stderr: str
 
 
-def _to_trial(request: Request, number: int) -> Response:
-    base = request.scope.get("root_path", "")
-    path = f"{base}/experiments/{experiment_id(request)}/trials/{number}"
-    return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+@shared
+async def _failures(request: Request) -> Response:
+    found, trouble = await _asked(request)
+    failures = await with_examples(context_of(request), experiment_id(request), found["groups"])
+    return await render_tab(
+        request, "failures.html", tab="failures", failed=found["failed"], failures=failures, trouble=trouble
+    )
+
+
+async def with_examples(context: PagesContext, id: str, groups: Sequence[Mapping[str, Any]]) -> list[Failure]:
+    """The groups of an answer to ``failures``, each with what its example wrote last."""
+    examples = [group["example"] for group in groups]
+    tails = await context.service.read(id, lambda c: [_stderr(c, example) for example in examples])
+    return [Failure(group=group, stderr=stderr) for group, stderr in zip(groups, tails, strict=True)]
+
+
+async def _asked(request: Request) -> tuple[dict[str, Any], str]:
+    """The answer, and why there is none; empty: there is one."""
+    try:
+        return await ask(request, "failures", Query()), ""
+    except AnalysisUnavailable as error:
+        return {"failed": 0, "groups": []}, str(error)
+
+
+def _stderr(connection: Connection, example: Mapping[str, Any]) -> str:
+    attempts = json.loads(answers.trial(connection, example["id"]))["attempts"]
+    tails = [str(attempt["stderrTail"]) for attempt in attempts if attempt["number"] == example["attempt"]]
+    return tails[0].strip("\n") if tails else ""
 
 
 _HERE = "/experiments/{id}/trials"
@@ -138,4 +170,5 @@ ROUTES = [
     Route(f"{_HERE}/{{trial}}", _page),
     Route(f"{_HERE}/{{trial}}/again", _again, methods=["POST"]),
     Route(f"{_HERE}/{{trial}}/files/{{attempt}}/{{path:path}}", _file),
+    Route("/experiments/{id}/failures", _failures),
 ]

@@ -19,7 +19,7 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing.observing import seen
 from nni_manager.platforms.aml import account, job, mirror
-from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.assets import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from tests.platforms import web_world
 from tests.platforms.aml.aml_world import GOOD, AmlWorld, GivenTokens

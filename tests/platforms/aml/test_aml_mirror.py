@@ -11,9 +11,8 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from nni_manager.platforms.aml.blobs import Blobs
-from nni_manager.platforms.aml.held_files import HeldFile
-from nni_manager.platforms.aml.mirror import Mirror
+from nni_manager.platforms.aml.assets import Blobs
+from nni_manager.platforms.aml.mirror import HeldFile, Mirror
 from tests.platforms.aml.aml_world import GOOD, AmlWorld, GivenTokens
 from trial_runner import protocol
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.platforms.aml.account import AzureTokens
-from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.account import Tokens
+from nni_manager.platforms.aml.assets import Blobs
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +17,10 @@ TOKEN, SIGNATURE = "t0ken/of+the-bees", "s1gnature/of+the=bees"
 SIGNED = "https://there/c/b?se=1&sig=s1gnature%2Fof%2Bthe%3Dbees"
 
 
-class Tokens:
+class GivenTokens(Tokens):
+    def __init__(self) -> None:
+        super().__init__("")
+
     async def token(self, scope: str) -> str:
         return TOKEN
 
@@ -32,7 +35,7 @@ def echo(request: httpx.Request) -> httpx.Response:
 
 @pytest.mark.parametrize("call", [lambda blobs: blobs.put("name", b""), lambda blobs: blobs.upload(SIGNED, b"")])
 async def test_a_refusal_of_the_storage_shows_no_secret(call: Callable[[Blobs], Awaitable[None]]) -> None:
-    blobs = Blobs("https://there/c", Tokens(), httpx.MockTransport(echo))
+    blobs = Blobs("https://there/c", GivenTokens(), httpx.MockTransport(echo))
     with pytest.raises(PlatformUnavailable) as refused:
         await call(blobs)
     await blobs.close()
@@ -50,7 +53,7 @@ async def test_a_login_that_fails_shows_no_secret(monkeypatch: pytest.MonkeyPatc
         async def get_token(self, scope: str) -> None:
             raise errors.ClientAuthenticationError("x" * 295 + secret)
 
-    tokens = AzureTokens("")
+    tokens = Tokens("")
     monkeypatch.setattr(tokens, "_credential", Refusing())
     with pytest.raises(BadCredentials) as refused:
         await tokens.token("scope")

@@ -22,7 +22,7 @@ from kubernetes_asyncio import client
 
 from nni_manager.config.experiment_file import read_file
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Kind
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE

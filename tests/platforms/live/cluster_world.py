@@ -16,8 +16,8 @@ from kubernetes_asyncio import client
 
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.kubernetes.api import names
-from nni_manager.kubernetes.api.kind import Kind
-from nni_manager.kubernetes.jobs import handle_data
+from nni_manager.kubernetes.api.cluster import Kind
+from nni_manager.kubernetes.jobs import submission
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Feature, Recorder
@@ -131,7 +131,7 @@ class ClusterWorld(LiveWorld):
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         async with api(self._place.owner) as server:
-            await self._delete(server, handle_data.read(handle).name)
+            await self._delete(server, submission.data_of(handle).name)
 
     async def plant(self, spec: JobSpec) -> None:
         metadata = {"name": self._object_name(spec), "labels": foreign_jobs.LABELS}

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 from kubernetes_asyncio import client
 
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Kind
 from tests.platforms.live.kubeconfigs import Kubeconfig
 from tests.platforms.live.pod_orders import api
 

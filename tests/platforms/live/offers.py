@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kubernetes_asyncio import client
 
-from nni_manager.kubernetes.api.kind import Kind
+from nni_manager.kubernetes.api.cluster import Kind
 from nni_manager.platform_kit.testing import Feature
 from tests.platforms.live.pod_orders import api
 

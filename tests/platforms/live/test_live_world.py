@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.kubernetes.api.resource import PODS, Resource
+from nni_manager.kubernetes.api.names import PODS, Resource
 from tests.acceptance.digits_services import image
 from tests.acceptance.kubernetes_cluster import CRDS, FakeCluster, fake_cluster
 from tests.fakes import sandbox

@@ -18,8 +18,15 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.keeper import client
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import DeliveredLines
-from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
-from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, unavailable
+from nni_manager.platform_kit.testing.observing import (
+    accepted,
+    insist,
+    leftovers,
+    new_leftovers,
+    running,
+    seen,
+    unavailable,
+)
 from tests.platforms.obedient_job import ended
 from trial_runner import protocol
 

@@ -14,7 +14,7 @@ import pytest
 
 from nni_manager.machines.ssh import bootstrap
 from trial_runner.keeper import arrival as there
-from trial_runner.keeper.serving.serve import default_socket_path
+from trial_runner.keeper.__main__ import default_socket_path
 
 pytestmark = pytest.mark.unit
 

@@ -15,9 +15,9 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.ssh.address import Address
-from nni_manager.platforms.remote import job
-from nni_manager.platforms.remote.moving import CheckpointMoves
+from nni_manager.platforms.remote.checkpoints import CheckpointMoves
 from nni_manager.platforms.remote.platform import RemotePlatform
+from nni_manager.platforms.remote.starting import handle_of
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
 
@@ -140,7 +140,7 @@ async def test_one_that_cannot_be_removed_keeps_no_other(machines: Machines, mon
         machines.attempted(trial_id, 1, machine, "needless")
         machines.folder(machine, trial_id).with_name(f"{trial_id}-checkpoint.arriving").mkdir()
         name = job_name(machines.world.recorder.experiment_id, trial_id, 1)
-        handles.append(job.handle_of(name, machines._key(machine), ""))
+        handles.append(handle_of(name, machines._key(machine), ""))
     site = machines.platform._machines.get(machines._key(0))
     assert site is not None
     remove = site.machine.remove

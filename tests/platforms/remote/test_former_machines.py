@@ -10,9 +10,9 @@ import pytest
 
 from nni_manager.config.sections.model_fields import fields_of, marks_of
 from nni_manager.domain.errors import PlatformUnavailable, StoreUnavailable
-from nni_manager.platform_kit.private_text import PrivateText
+from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
-from nni_manager.platforms.remote import removed_machines
+from nni_manager.platforms.remote import experiment_machines
 from nni_manager.platforms.remote.config import Machine, RemoteConfig
 from nni_manager.platforms.remote.platform import RemotePlatform
 from nni_manager.store.private import FILE, ServiceText
@@ -30,28 +30,28 @@ def everything(folder: Path) -> str:
 
 def test_passwords_are_kept_apart_and_come_back(tmp_path: Path) -> None:
     private = ServiceText(tmp_path / FILE, "remote")
-    machines = removed_machines.by_key([ONE, TWO, THREE])
-    removed_machines.save(tmp_path / "remote", machines, private)
-    assert removed_machines.load(tmp_path / "remote", private) == machines
-    assert removed_machines.load(tmp_path / "remote", ServiceText(tmp_path / FILE, "remote-2")) != machines
+    machines = experiment_machines.by_key([ONE, TWO, THREE])
+    experiment_machines.save_machines(tmp_path / "remote", machines, private)
+    assert experiment_machines.load_machines(tmp_path / "remote", private) == machines
+    assert experiment_machines.load_machines(tmp_path / "remote", ServiceText(tmp_path / FILE, "remote-2")) != machines
     shown = everything(tmp_path / "remote")
     assert "one" in shown and "of-bees" not in shown
-    removed_machines.save(tmp_path / "remote", removed_machines.by_key([THREE]), private)
+    experiment_machines.save_machines(tmp_path / "remote", experiment_machines.by_key([THREE]), private)
     assert b"of-bees" not in (tmp_path / FILE).read_bytes()
 
 
 def test_passwords_of_an_earlier_version_leave_the_file(tmp_path: Path) -> None:
     private = PrivateText()
     (tmp_path / "machines.json").write_text(json.dumps([ONE, THREE]))
-    machines = removed_machines.load(tmp_path, private)
-    assert machines == removed_machines.by_key([ONE, THREE])
-    removed_machines.save(tmp_path, machines, private)
-    assert removed_machines.load(tmp_path, private) == machines and "of-bees" not in everything(tmp_path)
+    machines = experiment_machines.load_machines(tmp_path, private)
+    assert machines == experiment_machines.by_key([ONE, THREE])
+    experiment_machines.save_machines(tmp_path, machines, private)
+    assert experiment_machines.load_machines(tmp_path, private) == machines and "of-bees" not in everything(tmp_path)
 
 
 def test_every_secret_field_of_a_machine_is_kept_apart() -> None:
     marked = {name for name, field in fields_of(Machine).items() if marks_of(field).get("secret")}
-    assert marked == set(removed_machines.SECRETS)
+    assert marked == set(experiment_machines.SECRETS)
 
 
 class Locked(PrivateText):
@@ -72,7 +72,7 @@ async def test_no_machine_is_forgotten_while_secrets_cannot_be_read(
     recorder = Recorder()
     recorder.folder = tmp_path
     host = dataclasses.replace(recorder.host(unreachable_keeper()), private=Locked())
-    removed_machines.save(tmp_path / host.service, removed_machines.by_key([ONE, TWO]), PrivateText())
+    experiment_machines.save_machines(tmp_path / host.service, experiment_machines.by_key([ONE, TWO]), PrivateText())
     before = everything(tmp_path)
     section = {"platform": "remote", "machineList": [THREE]}
     platform = RemotePlatform(RemoteConfig.model_validate(section), host)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.code_archive import pack
-from nni_manager.platforms.scripted.runner import fill_storage
+from nni_manager.platforms.scripted.launch import fill_storage
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Callable, Deque, List, Optional
 
 from trial_runner import processes, protocol
@@ -30,10 +31,6 @@ Then = Callable[[Optional[Refusal]], None]
 
 _KILLED = Refusal(protocol.UNAVAILABLE, "The process that was to do it was killed. It can be tried again.")
 _STOPPED = Refusal(protocol.UNAVAILABLE, "It was stopped, as the folder that it was done in is removed.")
-
-
-def _untold(_: int) -> None:
-    """The default of a progress callback: does nothing."""
 
 
 class _Item:
@@ -79,7 +76,7 @@ class BackgroundWork:
         """How many are under way, or wait."""
         return len(self._running) + len(self._waiting)
 
-    def run(self, work: Work, then: Then, tell: Tell = _untold, *, writes: str) -> None:
+    def run(self, work: Work, then: Then, tell: Tell = lambda _: None, *, writes: str) -> None:
         """An error of `work` is reported by its sentence. Raises OSError when no process can be had."""
         item = _Item(work, then, tell, writes)
         if len(self._running) < self._most:
@@ -166,9 +163,7 @@ def _outcome(words: bytes) -> Optional[Refusal]:
     if words == _DONE:
         return None
     kind, _, sentence = words.decode("utf-8", "replace").partition(" ")
-    if sentence:
-        return Refusal(kind, sentence)
-    return _KILLED
+    return Refusal(kind, sentence) if sentence else _KILLED
 
 
 def _work(work: Work, writer: int, parent: int) -> None:
@@ -213,7 +208,5 @@ def _close_all_but(writer: int) -> None:
     """Neither the lock nor a connection is to outlive the keeper with us."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != writer:
-            try:
+            with suppress(OSError):  # the listing's own
                 os.close(int(name))
-            except OSError:
-                pass  # the listing's own

@@ -52,11 +52,6 @@ def open_output(folder: OpenFolder, name: str, undo: ExitStack) -> int:
     return descriptor
 
 
-def has_output(folder: str) -> bool:
-    """Whether `open_output` was ever called for it, which is the last thing before a job's start."""
-    return os.path.lexists(os.path.join(folder, protocol.STDOUT_FILE))
-
-
 def check_relative(name: str) -> str:
     """The name itself. Raises Refusal for one that is absolute, empty, or climbs."""
     if not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/") or name.endswith("/"):
@@ -96,11 +91,6 @@ def names(folder: str) -> Dict[str, Any]:
     parent, name = os.path.split(folder.rstrip("/"))
     found = foreign_files.listing(parent, name)
     return {"files": [path[len(name) + 1 :] for path in found.files], "is_complete": found.is_complete}
-
-
-def stderr_tail(folder: str) -> str:
-    """The last bytes of standard error; empty when it cannot be read."""
-    return foreign_files.tail(folder, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL).decode("utf-8", "replace")
 
 
 def _make_below(folder: OpenFolder, name: str, undo: ExitStack) -> None:

@@ -12,13 +12,12 @@ import time
 from typing import Callable, Iterable, List, Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper.jobs import attempt_folder, process_tags
+from trial_runner.keeper.jobs import process_tags
 from trial_runner.keeper.jobs.files import End
-from trial_runner.keeper.jobs.job import Job, Jobs
-from trial_runner.keeper.jobs.saving import Saving
-from trial_runner.keeper.serving import descriptors
+from trial_runner.keeper.jobs.job import Job, Jobs, Saving
 from trial_runner.loop import Loop
 from trial_runner.processes import Exit
+from trial_runner.wire import foreign_files
 
 #: So many processes of a job are waited for at a time: their deaths lead to the others.
 _MAX_WATCHED = 64
@@ -39,8 +38,8 @@ class Ending:
         self._jobs = jobs
         self._saving = saving
         self._traced: List[Job] = []
-        self.drain: JobCallback = _nothing
-        self.on_end: JobCallback = _nothing
+        self.drain: JobCallback = lambda _: None
+        self.on_end: JobCallback = lambda _: None
 
     def watch(self, job: Job) -> None:
         """Waits for the end of the main process, which may have come already."""
@@ -119,7 +118,7 @@ class Ending:
 
     def _watch_stray(self, job: Job, pid: int) -> None:
         try:
-            pidfd = descriptors.kept_free(processes.open_pidfd(pid))
+            pidfd = processes.kept_free(processes.open_pidfd(pid))
         except ProcessLookupError:
             return
         if processes.has_ended(pidfd):  # a zombie that its parent has not reaped
@@ -200,9 +199,10 @@ def _end_of(job: Job) -> End:
     ended_ms = _ended_ms(job)
     if job.exit is None:
         return End(protocol.LOST, None, None, ended_ms, "", None, job.lost or _UNTOLD)
-    has_failed = job.exit.exit_code != 0
-    tail = attempt_folder.stderr_tail(job.claim.attempt_directory) if has_failed else ""
-    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail, None)
+    tail = b""
+    if job.exit.exit_code != 0:
+        tail = foreign_files.tail(job.claim.attempt_directory, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
+    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail.decode("utf-8", "replace"), None)
 
 
 def _ended_ms(job: Job) -> int:
@@ -211,7 +211,3 @@ def _ended_ms(job: Job) -> int:
     if job.main is None:
         return time.time_ns() // 1000000
     return job.main.started_ms + processes.age_ms(job.main.start_ticks)
-
-
-def _nothing(_: Job) -> None:
-    """The default of a callback: does nothing."""

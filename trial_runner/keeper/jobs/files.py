@@ -1,11 +1,15 @@
 """The files of a keeper: its folder, which is its working directory (names are relative to it, so it may be moved),
-with a state file for each job."""
+with a state file for each job, and a log."""
 
 import errno
 import json
 import os
+import time
+import traceback
+from contextlib import suppress
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import write_all
 
 JOBS = "jobs"
@@ -22,10 +26,8 @@ class Home:
         """Whether the folder was deleted; not when it was moved, nor when the disk is silent: jobs must go on."""
         try:
             os.stat(JOBS)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            pass
+        except OSError as error:
+            return isinstance(error, FileNotFoundError)
         return False
 
     def is_there_again(self, job_name: str) -> bool:
@@ -106,42 +108,36 @@ class StateFiles:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         draft = self._spare.pop() if self._spare else path + _SPARE_SUFFIX
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            line = _line(claim._asdict())
-            write_all(descriptor, line)
-            # Cut afterwards: a file that is emptied first gives its block back and, on ext4, is flushed when closed.
-            os.ftruncate(descriptor, len(line))
-            os.rename(draft, path)
-        except OSError:
-            os.unlink(draft)
-            raise
-        finally:
-            os.close(descriptor)
+        with Descriptor(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as descriptor:
+            try:
+                line = _line(claim._asdict())
+                write_all(descriptor, line)
+                # Cut afterwards: a file that is emptied first gives its block back; on ext4, it is flushed when closed.
+                os.ftruncate(descriptor, len(line))
+                os.rename(draft, path)
+            except OSError:
+                os.unlink(draft)
+                raise
 
     def append(self, name: str, entry: NamedTuple) -> None:
         """Adds the main process or the end. Raises OSError."""
-        descriptor = os.open(self._path(name), os.O_WRONLY | os.O_APPEND)
-        size = os.fstat(descriptor).st_size
-        try:
-            write_all(descriptor, _line(entry._asdict()))
-        except OSError:
-            os.ftruncate(descriptor, size)  # the next line must not continue half of this one
-            raise
-        finally:
-            os.close(descriptor)
+        with Descriptor(os.open(self._path(name), os.O_WRONLY | os.O_APPEND)) as descriptor:
+            size = os.fstat(descriptor).st_size
+            try:
+                write_all(descriptor, _line(entry._asdict()))
+            except OSError:
+                os.ftruncate(descriptor, size)  # the next line must not continue half of this one
+                raise
 
     def remove(self, name: str) -> None:
         """Removes the record of a job. Quiet when there is none. Raises OSError."""
         path = self._path(name)
-        try:
+        with suppress(FileNotFoundError):
             if len(self._spare) >= _MOST_SPARE:
                 os.unlink(path)
             else:
                 os.rename(path, path + _SPARE_SUFFIX)
                 self._spare.append(path + _SPARE_SUFFIX)
-        except FileNotFoundError:
-            pass
 
     def load(self) -> Tuple[List[Record], List[str]]:
         """All records, and the names of files without a complete claim, for which no process was started."""
@@ -195,3 +191,44 @@ def _parse(line: bytes) -> Dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry, dict) else {}
+
+
+_MAX_BYTES = 1024 * 1024
+
+
+class Log:
+    """Lines with a time; at most two files of one MiB. A full disk costs lines, nothing else."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._size = 0
+
+    def write(self, sentence: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        line = "{} [{}] {}\n".format(stamp, os.getpid(), sentence).encode("utf-8", "backslashreplace")
+        try:
+            self._make_room(len(line))
+            os.write(self._descriptor, line)
+        except OSError:
+            return
+        self._size += len(line)
+
+    def error(self, error: BaseException) -> None:
+        """A fault of the keeper itself, with its stack."""
+        self.write("".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip())
+
+    def _make_room(self, length: int) -> None:
+        if self._descriptor >= 0 and self._size + length <= _MAX_BYTES:
+            return
+        self._open()
+        if self._size + length > _MAX_BYTES:
+            os.rename(self._path, self._path + ".1")
+            self._open()
+
+    def _open(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._size = os.fstat(self._descriptor).st_size

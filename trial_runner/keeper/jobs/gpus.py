@@ -12,11 +12,10 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-import trial_runner
 from trial_runner import processes
 from trial_runner.keeper.jobs import process_tags
 from trial_runner.keeper.jobs.job import Job, Jobs
-from trial_runner.launch import Streams, launch
+from trial_runner.launch import PROGRAM, Streams, launch
 from trial_runner.loop import Loop, Timer
 
 #: Seconds after which a request is answered with an error; shorter than the time limit of the keeper's client.
@@ -27,8 +26,6 @@ _MOST_S = 60.0
 _IDLE_S = 60.0
 #: Most parents of a process that are looked at to find its job.
 _MOST_PARENTS = 64
-#: Where this package is found: a folder, or the archive that the keeper was started from.
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(trial_runner.__file__)))
 #: Bytes of one reading.
 _MOST_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 64 * 1024
@@ -188,7 +185,9 @@ class _Process:
         try:
             os.set_blocking(self.output, False)
             os.set_blocking(self.input, False)
-            self.pid = launch(_command(), "/", _environment(), Streams(child_input, child_output, null))
+            command = "exec {} -S -m trial_runner.gpu_probe".format(shlex.quote(sys.executable or "python3"))
+            environment = dict(os.environ, PYTHONPATH=PROGRAM, PYTHONDONTWRITEBYTECODE="1")
+            self.pid = launch(command, "/", environment, Streams(child_input, child_output, null))
         except BaseException:
             os.close(self.input)
             os.close(self.output)
@@ -210,14 +209,6 @@ class _Process:
         stat = processes.read_stat(self.pid)
         if stat is not None and stat.parent == os.getpid() and stat.session == self.pid:
             os.killpg(self.pid, signal.SIGKILL)
-
-
-def _command() -> str:
-    return "exec {} -S -m trial_runner.gpu_probe".format(shlex.quote(sys.executable or "python3"))
-
-
-def _environment() -> Dict[str, str]:
-    return dict(os.environ, PYTHONPATH=_ROOT, PYTHONDONTWRITEBYTECODE="1")
 
 
 def _parsed(text: bytes) -> Reading:

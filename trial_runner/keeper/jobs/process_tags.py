@@ -23,6 +23,7 @@ _VARIABLE = "variable"
 # `resource` does not name this one.
 _RLIMIT_RTTIME = 15
 _RTTIME_BASE = 2**60
+_LIMITS = {_RTTIME: _RLIMIT_RTTIME, _MSGQUEUE: resource.RLIMIT_MSGQUEUE}
 
 
 def new_tag() -> str:
@@ -103,8 +104,4 @@ def _has_variable(pid: int, value: str) -> bool:
 
 def _limit(tag: str) -> Tuple[int, int]:
     kind, _, value = tag.partition(":")
-    if kind == _RTTIME:
-        return _RLIMIT_RTTIME, int(value)
-    if kind == _MSGQUEUE:
-        return resource.RLIMIT_MSGQUEUE, int(value)
-    return -1, 0
+    return (_LIMITS[kind], int(value)) if kind in _LIMITS else (-1, 0)

@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Set
 
 from trial_runner import inotify, protocol
 from trial_runner.inotify import Event, Inotify
+from trial_runner.keeper.jobs.files import Log
 from trial_runner.keeper.jobs.job import Job, Jobs
 from trial_runner.keeper.serving.listener import Connection
-from trial_runner.keeper.serving.log import Log
 from trial_runner.loop import Loop, Timer
 from trial_runner.wire import foreign_files
 

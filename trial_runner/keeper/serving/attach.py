@@ -12,7 +12,7 @@ import threading
 import time
 from typing import List, Optional
 
-import trial_runner
+from trial_runner.launch import PROGRAM
 from trial_runner.wire.foreign_files import write_all
 
 _COPY_BYTES = 256 * 1024
@@ -46,7 +46,7 @@ def attach(directory: str, socket_path: str) -> int:
 def serve_command(directory: str, socket_path: str, ready_fd: int) -> List[str]:
     """Starts the same program, from the same folder or archive, with the same interpreter."""
     arguments = ["serve", "--directory", directory, "--socket", socket_path, "--ready-fd", str(ready_fd)]
-    return [sys.executable, "-c", _SERVE, _home(), *arguments]
+    return [sys.executable, "-c", _SERVE, PROGRAM, *arguments]
 
 
 def _start(directory: str, socket_path: str) -> bool:
@@ -65,11 +65,6 @@ def _start(directory: str, socket_path: str) -> bool:
         return bool(ready) and bool(os.read(reader, 64))
     finally:
         os.close(reader)
-
-
-def _home() -> str:
-    """The path on which `trial_runner` is found: a folder, or the archive this runs from."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(trial_runner.__file__)))
 
 
 def _connect(socket_path: str) -> Optional[socket.socket]:

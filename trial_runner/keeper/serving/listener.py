@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from trial_runner import protocol
@@ -59,8 +60,7 @@ class Connection:
 
     def refuse(self, sentence: str) -> None:
         """Answers what cannot be understood, and hangs up: where the next message begins is unknown."""
-        error = {"kind": protocol.INVALID, "message": sentence}
-        self.send({"id": None, "error": error})
+        self.send({"id": None, "error": {"kind": protocol.INVALID, "message": sentence}})
         self._flush()
         self.close(sentence)
 
@@ -218,10 +218,8 @@ class Listener:
         self._file = None
 
     def _unlink(self) -> None:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(self._path)
-        except FileNotFoundError:
-            pass
 
 
 def _file_at(path: str) -> Optional[Tuple[int, int]]:

@@ -97,92 +97,83 @@ def spawn_request(message: Message) -> SpawnRequest:
 
 def name(message: Message) -> str:
     value = text(message, "name")
-    if not _NAME.match(value):
-        raise _invalid("name", "at most 200 of letters, digits, '_', '-' and '.', beginning with none of the last two")
-    return value
+    expected = "at most 200 of letters, digits, '_', '-' and '.', beginning with none of the last two"
+    return str(_required("name", expected, value, _NAME.match(value) is not None))
 
 
 def names(message: Message) -> List[str]:
     value = message.get("names")
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _invalid("names", "a list of texts")
-    return value
+    is_right = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return list(_required("names", "a list of texts", value, is_right))
 
 
 def text(message: Message, field: str, *default: str) -> str:
     value = message.get(field, *default)
-    if not isinstance(value, str) or "\0" in value:
-        raise _invalid(field, "a text without null characters")
-    return value
+    is_right = isinstance(value, str) and "\0" not in value
+    return str(_required(field, "a text without null characters", value, is_right))
 
 
 def folder(message: Message, field: str) -> str:
     value = text(message, field)
-    if not os.path.isabs(value):
-        raise _invalid(field, "an absolute path")
-    return os.path.normpath(value)
+    return os.path.normpath(str(_required(field, "an absolute path", value, os.path.isabs(value))))
 
 
 def grace_s(message: Message, default: float) -> float:
-    value = message.get("grace_s", default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MAX_GRACE_S:
-        raise _invalid("grace_s", "a number of seconds, from 0 to a month")
-    return float(value)
+    value: Any = message.get("grace_s", default)
+    is_right = _is_number(value) and 0 <= value <= _MAX_GRACE_S
+    return float(_required("grace_s", "a number of seconds, from 0 to a month", value, is_right))
 
 
 def seconds(message: Message, field: str) -> float:
-    value = message.get(field)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise _invalid(field, "a number of seconds, not negative")
-    return float(value)
+    value: Any = message.get(field)
+    return float(_required(field, "a number of seconds, not negative", value, _is_number(value) and value >= 0))
 
 
 def count(message: Message, field: str, default: int) -> int:
     value = message.get(field, default)
-    if not _is_count(value):
-        raise _invalid(field, "a whole number, not negative")
-    return int(value)
+    return int(_required(field, "a whole number, not negative", value, _is_count(value)))
 
 
 def whole(message: Message, field: str, default: int) -> int:
     value = message.get(field, default)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
-        raise _invalid(field, "a whole number")
-    return value
+    is_right = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return int(_required(field, "a whole number", value, is_right))
 
 
 def offsets(value: object, field: str) -> Dict[str, int]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(_is_count(offset) for offset in value.values()):
-        raise _invalid(field, "an object of byte offsets by outbox")
-    return value
+    value = {} if value is None else value
+    is_right = isinstance(value, dict) and all(_is_count(offset) for offset in value.values())
+    return dict(_required(field, "an object of byte offsets by outbox", value, is_right))
 
 
 def jobs(message: Message) -> Dict[str, Dict[str, int]]:
     value = message.get("jobs")
-    if not isinstance(value, dict):
-        raise _invalid("jobs", "an object of byte offsets by outbox, by name")
-    return {job: offsets(by_outbox, "jobs") for job, by_outbox in value.items()}
+    expected = "an object of byte offsets by outbox, by name"
+    by_name = _required("jobs", expected, value, isinstance(value, dict))
+    return {job: offsets(by_outbox, "jobs") for job, by_outbox in by_name.items()}
 
 
 def _texts(message: Message, field: str) -> Dict[str, str]:
     value = message.get(field, {})
-    if not isinstance(value, dict) or not {str}.issuperset(map(type, value.values())):
-        raise _invalid(field, "an object of texts")
-    return value
+    is_right = isinstance(value, dict) and {str}.issuperset(map(type, value.values()))
+    return dict(_required(field, "an object of texts", value, is_right))
 
 
 def _object(message: Message, field: str) -> Dict[str, Any]:
     value = message.get(field, {})
-    if not isinstance(value, dict):
-        raise _invalid(field, "an object")
-    return value
+    return dict(_required(field, "an object", value, isinstance(value, dict)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _invalid(field: str, expected: str) -> Refusal:
-    return Refusal(protocol.INVALID, "The argument {!r} must be {}.".format(field, expected))
+def _required(field: str, expected: str, value: Any, is_right: bool) -> Any:
+    """The value itself, where it is right."""
+    if not is_right:
+        raise Refusal(protocol.INVALID, "The argument {!r} must be {}.".format(field, expected))
+    return value

@@ -9,16 +9,13 @@ from trial_runner import processes
 from trial_runner.keeper.code import copying
 from trial_runner.keeper.code.background import BackgroundWork
 from trial_runner.keeper.code.preparing import Preparing
-from trial_runner.keeper.jobs.adoption import Adoption
+from trial_runner.keeper.jobs.beginning import Adoption, Spawn
 from trial_runner.keeper.jobs.ending import Ending
-from trial_runner.keeper.jobs.files import JOBS, LOG, Home, StateFiles
+from trial_runner.keeper.jobs.files import JOBS, LOG, Home, Log, StateFiles
 from trial_runner.keeper.jobs.gpus import Gpus
-from trial_runner.keeper.jobs.job import Job, Jobs
-from trial_runner.keeper.jobs.saving import Saving
-from trial_runner.keeper.jobs.spawn import Spawn
+from trial_runner.keeper.jobs.job import Job, Jobs, Saving
 from trial_runner.keeper.outboxes.outbox_follower import Follow
 from trial_runner.keeper.serving.listener import Connection, Listener
-from trial_runner.keeper.serving.log import Log
 from trial_runner.keeper.serving.requests import Message, Refusal, fault
 from trial_runner.keeper.serving.verbs import READING, Verbs
 from trial_runner.loop import Loop, Timer
@@ -85,9 +82,9 @@ class Server:
         reader, writer = socket.socketpair()
         reader.setblocking(False)
         writer.setblocking(False)
-        # Handlers, not SIG_IGN: jobs would inherit that.
+        # Handlers, not SIG_IGN: jobs would inherit that. The number arrives through the wakeup descriptor.
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, _noted)
+            signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         self._signals = (reader, writer)
         self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
@@ -136,11 +133,12 @@ class Server:
     def _remove(self, connection: Connection, message: Message) -> None:
         """Has a folder removed beside the loop, which may take long, then answers."""
 
-        def done(refusal: Optional[Refusal]) -> None:
-            connection.send(_done(message) if refusal is None else _refused(message, refusal))
+        def answer(refusal: Optional[Refusal]) -> None:
+            done: Message = {"id": message.get("id"), "result": {}}
+            connection.send(done if refusal is None else _refused(message, refusal))
 
         try:
-            copying.remove(self._copying, self._removing, message, done)
+            copying.remove(self._copying, self._removing, message, answer)
         except Refusal as refusal:
             connection.send(_refused(message, refusal))
 
@@ -210,13 +208,5 @@ class Server:
             self._loop.stop()
 
 
-def _done(message: Message) -> Message:
-    return {"id": message.get("id"), "result": {}}
-
-
 def _refused(message: Message, refusal: Refusal) -> Message:
     return {"id": message.get("id"), "error": {"kind": refusal.kind, "message": refusal.message}}
-
-
-def _noted(number: int, frame: object) -> None:
-    """The number arrives through the wakeup descriptor."""

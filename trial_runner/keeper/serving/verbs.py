@@ -9,11 +9,10 @@ from trial_runner import protocol
 from trial_runner.keeper.code import copying
 from trial_runner.keeper.code.preparing import Preparing
 from trial_runner.keeper.jobs import attempt_folder
+from trial_runner.keeper.jobs.beginning import Spawn
 from trial_runner.keeper.jobs.ending import Ending
 from trial_runner.keeper.jobs.gpus import Gpus
-from trial_runner.keeper.jobs.job import Jobs
-from trial_runner.keeper.jobs.saving import Saving
-from trial_runner.keeper.jobs.spawn import Spawn
+from trial_runner.keeper.jobs.job import Jobs, Saving
 from trial_runner.keeper.outboxes.outbox_follower import Follow
 from trial_runner.keeper.serving import requests
 from trial_runner.keeper.serving.requests import Message, Refusal, SpawnRequest, system_refusal
@@ -38,18 +37,17 @@ class Verbs:
         self._ending = ending
         self._saving = saving
         self._gpus = gpus
-        self._boot_id = boot_id
         self.preparing: Preparing
         self._verbs: Dict[str, Callable[[Message], Dict[str, Any]]] = {
-            "hello": self._hello,
+            "hello": lambda _: {"version": protocol.VERSION, "pid": os.getpid(), "boot_id": boot_id},
             "list": self._list,
             "spawn": self._spawn_job,
             "follow": self._follow_jobs,
             "signal": self._signal,
             "read": self._read,
-            "files": self._files,
+            "files": lambda message: attempt_folder.names(requests.folder(message, "attempt_directory")),
             "forget": self._forget,
-            "facts": self._facts,
+            "facts": lambda _: read_facts(),
             "put": copying.put,
         }
 
@@ -76,9 +74,6 @@ class Verbs:
             known = ", ".join(sorted(self._verbs))
             raise Refusal(protocol.INVALID, "There is no verb {!r}: use one of {}.".format(verb, known))
         return found
-
-    def _hello(self, message: Message) -> Dict[str, Any]:
-        return {"version": protocol.VERSION, "pid": os.getpid(), "boot_id": self._boot_id}
 
     def _list(self, message: Message) -> Dict[str, Any]:
         jobs = self.preparing.describe()
@@ -139,9 +134,6 @@ class Verbs:
         found["data"] = base64.b64encode(found["data"]).decode()
         return found
 
-    def _files(self, message: Message) -> Dict[str, Any]:
-        return attempt_folder.names(requests.folder(message, "attempt_directory"))
-
     def _forget(self, message: Message) -> Dict[str, Any]:
         for name in requests.names(message):
             job = self._jobs.get(name)
@@ -153,17 +145,14 @@ class Verbs:
                 self._jobs.remove(job)
         return {}
 
-    def _facts(self, message: Message) -> Dict[str, Any]:
-        return read_facts(os.curdir)
-
 
 def _send_result(message: Message, result: Dict[str, Any], send: Send) -> None:
     send({"id": message.get("id"), "result": result})
 
 
-def read_facts(directory: str) -> Dict[str, Any]:
-    """The facts of this machine: bytes, counts, loads of 1, 5, 15 minutes; `directory`'s disk. Raises OSError."""
-    disk = os.statvfs(directory)
+def read_facts() -> Dict[str, Any]:
+    """The facts of this machine: bytes, counts, loads of 1, 5, 15 minutes; the keeper's disk. Raises OSError."""
+    disk = os.statvfs(os.curdir)
     memory = _memory()
     return {
         "cpu_count": len(os.sched_getaffinity(0)),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from enum import Enum
+
+from nni.recoverable import Recoverable
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
-    from typing import Any, List, Optional
+    from typing import Any, List
 
 
 class AssessResult(Enum):
@@ -19,7 +20,7 @@ class AssessResult(Enum):
     Bad = False
 
 
-class Assessor:
+class Assessor(Recoverable):
     """Judges running trials by their intermediate results. Calls come one at a time.
 
     A subclass overrides `assess_trial`.
@@ -27,24 +28,7 @@ class Assessor:
 
     def assess_trial(self, trial_job_id: str, trial_history: List[Any]) -> AssessResult:
         """AssessResult.Bad to stop a trial; `trial_history` holds all its intermediate results so far, oldest first."""
-        raise NotImplementedError("{} has to define assess_trial.".format(type(self).__name__))
+        raise self._missing("assess_trial")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
         """Takes note that a trial ended; `success` is False unless it succeeded."""
-
-    def load_checkpoint(self) -> None:
-        """Restores what `save_checkpoint` wrote; called when an experiment is resumed."""
-
-    def save_checkpoint(self) -> None:
-        """Writes the assessor's state to `get_checkpoint_path`."""
-
-    def get_checkpoint_path(self) -> Optional[str]:
-        """The folder for the assessor's state; None when the experiment has none."""
-        folder = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
-        return folder if folder and os.path.isdir(folder) else None
-
-    def _on_exit(self) -> None:
-        pass
-
-    def _on_error(self) -> None:
-        pass

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 
 import nni_outbox
-import nni_record
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def get_next_parameter() -> Any:
     """
     global _record
     if _record is None:
-        _record = _standalone_record() if _standalone() else _load_record()
+        _record = _standalone_record() if _standalone() else _loaded_record()
     return _record["parameters"]
 
 
@@ -85,10 +84,10 @@ def _standalone() -> bool:
     return _platform in (None, "", "unittest")
 
 
-def _load_record() -> Any:
+def _loaded_record() -> Any:
     import json
 
-    return json.loads(nni_record.read_record())
+    return json.loads(nni_outbox.read_record())
 
 
 def _standalone_record() -> Dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+from nni.recoverable import Recoverable
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
-    from typing import Any, List, Optional
+    from typing import Any, List
 
 
 class NoMoreTrialError(Exception):
@@ -17,7 +17,7 @@ class NoMoreTrialError(Exception):
         self.errorinfo = ErrorInfo
 
 
-class Tuner:
+class Tuner(Recoverable):
     """Proposes parameters and learns from results. Calls come one at a time.
 
     A subclass overrides `update_search_space`, `receive_trial_result`, and `generate_parameters` or
@@ -26,14 +26,14 @@ class Tuner:
 
     def update_search_space(self, search_space: Any) -> None:
         """Takes the search space as written in the configuration; called first, and again when it is changed."""
-        raise NotImplementedError(_missing(self, "update_search_space"))
+        raise self._missing("update_search_space")
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
         """Parameters for the trial that `parameter_id`, an int, will stand for; usually a mapping, any JSON goes.
 
         Raises NoMoreTrialError when there are none, now or ever.
         """
-        raise NotImplementedError(_missing(self, "generate_parameters"))
+        raise self._missing("generate_parameters")
 
     def generate_multiple_parameters(self, parameter_id_list: List[int], **kwargs: Any) -> List[Any]:
         """Parameters for each id in turn; a list that is too short says that there are no more."""
@@ -47,7 +47,7 @@ class Tuner:
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
         """Takes a final result: `value` exactly as the trial reported it, see `nni.utils.extract_scalar_reward`."""
-        raise NotImplementedError(_missing(self, "receive_trial_result"))
+        raise self._missing("receive_trial_result")
 
     def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
         """Takes note that a trial ended; `success` is False unless it succeeded."""
@@ -55,27 +55,6 @@ class Tuner:
     def import_data(self, data: List[Any]) -> None:
         """Takes results of earlier trials: a list of mappings with ``parameter`` and ``value``."""
 
-    def load_checkpoint(self) -> None:
-        """Restores what `save_checkpoint` wrote; called when an experiment is resumed."""
-
-    def save_checkpoint(self) -> None:
-        """Writes the tuner's state to `get_checkpoint_path`."""
-
-    def get_checkpoint_path(self) -> Optional[str]:
-        """The folder for the tuner's state; None when the experiment has none."""
-        folder = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
-        return folder if folder and os.path.isdir(folder) else None
-
     def _accept_customized_trials(self, accept: bool = True) -> None:
         # Results of parameters that a person gave are kept from a tuner until it calls this.
         self._accept_customized = accept
-
-    def _on_exit(self) -> None:
-        pass
-
-    def _on_error(self) -> None:
-        pass
-
-
-def _missing(tuner: Tuner, method: str) -> str:
-    return "{} has to define {}.".format(type(tuner).__name__, method)

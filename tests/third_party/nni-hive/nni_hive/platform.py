@@ -19,7 +19,7 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room, Severity
-from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platform_kit.payload import runner_archive
 from trial_runner import protocol
 
 _RUNNER = "runner.pyz"

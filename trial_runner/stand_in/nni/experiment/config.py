@@ -38,14 +38,18 @@ class ConfigBase:
         return "{}({})".format(type(self).__name__, fields)
 
 
+def _section(name: str, text: str, base: type, names: str, **defaults: Any) -> type:
+    """A class of a section. `text`: what it is of; `names`: its fields."""
+    return type(name, (base,), {"__doc__": text, "__module__": __name__, "_names": names, "_defaults": defaults})
+
+
 class AlgorithmConfig(ConfigBase):
     """A tuner or assessor by its name, or a class of the user's own."""
 
     _names = "name class_name code_directory class_args"
 
     def json(self) -> Dict[str, Any]:
-        fields = {name: value for name, value in super().json().items() if value != {}}
-        return fields
+        return {name: value for name, value in super().json().items() if value != {}}
 
 
 class CustomAlgorithmConfig(AlgorithmConfig):
@@ -55,132 +59,133 @@ class CustomAlgorithmConfig(AlgorithmConfig):
 #: The names of NNI 2.
 TunerConfig = AssessorConfig = AdvisorConfig = AlgorithmConfig
 
+TrainingServiceConfig = _section("TrainingServiceConfig", "Where trials run.", ConfigBase, "platform " + _SERVICE)
 
-class TrainingServiceConfig(ConfigBase):
-    """Where trials run."""
+LocalConfig = _section(
+    "LocalConfig",
+    "This machine.",
+    TrainingServiceConfig,
+    "use_active_gpu max_trial_number_per_gpu gpu_indices reuse_mode " + _SERVICE,
+    platform="local",
+)
 
-    _names = "platform " + _SERVICE
-
-
-class LocalConfig(TrainingServiceConfig):
-    """This machine."""
-
-    _names = "use_active_gpu max_trial_number_per_gpu gpu_indices reuse_mode " + _SERVICE
-    _defaults = {"platform": "local"}
-
-
-class RemoteMachineConfig(ConfigBase):
-    """One machine, reached over SSH."""
-
-    _names = (
+RemoteMachineConfig = _section(
+    "RemoteMachineConfig",
+    "One machine, reached over SSH.",
+    ConfigBase,
+    (
         "host port user password ssh_key_file ssh_passphrase use_active_gpu max_trial_number_per_gpu gpu_indices "
         "python_path"
-    )
+    ),
+)
 
+RemoteConfig = _section(
+    "RemoteConfig",
+    "Machines that are reached over SSH.",
+    TrainingServiceConfig,
+    "reuse_mode " + _SERVICE,
+    platform="remote",
+    machine_list=[],
+)
 
-class RemoteConfig(TrainingServiceConfig):
-    """Machines that are reached over SSH."""
-
-    _names = "reuse_mode " + _SERVICE
-    _defaults = {"platform": "remote", "machine_list": []}
-
-
-class OpenpaiConfig(TrainingServiceConfig):
-    """OpenPAI."""
-
-    _names = (
+OpenpaiConfig = _section(
+    "OpenpaiConfig",
+    "OpenPAI.",
+    TrainingServiceConfig,
+    (
         "host username token trial_cpu_number trial_memory_size storage_config_name docker_image virtual_cluster "
         "local_storage_mount_point container_storage_mount_point reuse_mode openpai_config openpai_config_file "
-    ) + _SERVICE
-    _defaults = {"platform": "openpai"}
-
-
-class AmlConfig(TrainingServiceConfig):
-    """Azure Machine Learning."""
-
-    _names = (
-        "subscription_id resource_group workspace_name compute_target docker_image max_trial_number_per_gpu " + _SERVICE
     )
-    _defaults = {"platform": "aml"}
+    + _SERVICE,
+    platform="openpai",
+)
 
+AmlConfig = _section(
+    "AmlConfig",
+    "Azure Machine Learning.",
+    TrainingServiceConfig,
+    ("subscription_id resource_group workspace_name compute_target docker_image max_trial_number_per_gpu " + _SERVICE),
+    platform="aml",
+)
 
-class DlcConfig(TrainingServiceConfig):
-    """Alibaba's DLC."""
-
-    _names = (
+DlcConfig = _section(
+    "DlcConfig",
+    "Alibaba's DLC.",
+    TrainingServiceConfig,
+    (
         "type image job_type pod_count ecs_spec region workspace_id nas_data_source_id oss_data_source_id "
         "access_key_id access_key_secret local_storage_mount_point container_storage_mount_point "
-    ) + _SERVICE
-    _defaults = {"platform": "dlc"}
-
-
-class K8sStorageConfig(ConfigBase):
-    """The storage of a cluster."""
-
-    _names = "storage_type azure_account azure_share key_vault_name key_vault_key server path storage"
-
-
-class K8sNfsConfig(K8sStorageConfig):
-    """NFS."""
-
-    _defaults = {"storage_type": "nfs"}
-
-
-class K8sAzureStorageConfig(K8sStorageConfig):
-    """Azure Files."""
-
-    _defaults = {"storage_type": "azureStorage"}
-
-
-class KubeflowRoleConfig(ConfigBase):
-    """A role of a Kubeflow job."""
-
-    _names = "replicas command gpu_number cpu_number memory_size docker_image code_directory"
-
-
-class KubeflowConfig(TrainingServiceConfig):
-    """Kubeflow's jobs."""
-
-    _names = "operator api_version storage worker ps master reuse_mode namespace " + _SERVICE
-    _defaults = {"platform": "kubeflow"}
-
-
-class FrameworkAttemptCompletionPolicy(ConfigBase):
-    """When a framework is over."""
-
-    _names = "min_failed_task_count min_succeed_task_count"
-
-
-class FrameworkControllerRoleConfig(ConfigBase):
-    """A role of a framework."""
-
-    _names = (
-        "name docker_image task_number command gpu_number cpu_number memory_size framework_attempt_completion_policy"
     )
+    + _SERVICE,
+    platform="dlc",
+)
 
+K8sStorageConfig = _section(
+    "K8sStorageConfig",
+    "The storage of a cluster.",
+    ConfigBase,
+    "storage_type azure_account azure_share key_vault_name key_vault_key server path storage",
+)
 
-class FrameworkControllerConfig(TrainingServiceConfig):
-    """FrameworkController."""
+K8sNfsConfig = _section("K8sNfsConfig", "NFS.", K8sStorageConfig, K8sStorageConfig._names, storage_type="nfs")
 
-    _names = "storage service_account_name reuse_mode namespace " + _SERVICE
-    _defaults = {"platform": "frameworkcontroller", "task_roles": []}
+K8sAzureStorageConfig = _section(
+    "K8sAzureStorageConfig", "Azure Files.", K8sStorageConfig, K8sStorageConfig._names, storage_type="azureStorage"
+)
 
+KubeflowRoleConfig = _section(
+    "KubeflowRoleConfig",
+    "A role of a Kubeflow job.",
+    ConfigBase,
+    "replicas command gpu_number cpu_number memory_size docker_image code_directory",
+)
 
-class NfsConfig(ConfigBase):
-    """Storage that trials and manager share: NFS."""
+KubeflowConfig = _section(
+    "KubeflowConfig",
+    "Kubeflow's jobs.",
+    TrainingServiceConfig,
+    "operator api_version storage worker ps master reuse_mode namespace " + _SERVICE,
+    platform="kubeflow",
+)
 
-    _names = "local_mount_point remote_mount_point local_mounted nfs_server exported_directory"
-    _defaults = {"storage_type": "NFS"}
+FrameworkAttemptCompletionPolicy = _section(
+    "FrameworkAttemptCompletionPolicy",
+    "When a framework is over.",
+    ConfigBase,
+    "min_failed_task_count min_succeed_task_count",
+)
 
+FrameworkControllerRoleConfig = _section(
+    "FrameworkControllerRoleConfig",
+    "A role of a framework.",
+    ConfigBase,
+    ("name docker_image task_number command gpu_number cpu_number memory_size framework_attempt_completion_policy"),
+)
 
-class AzureBlobConfig(ConfigBase):
-    """Storage that trials and manager share: Azure Blob."""
+FrameworkControllerConfig = _section(
+    "FrameworkControllerConfig",
+    "FrameworkController.",
+    TrainingServiceConfig,
+    "storage service_account_name reuse_mode namespace " + _SERVICE,
+    platform="frameworkcontroller",
+    task_roles=[],
+)
 
-    _names = (
-        "local_mount_point remote_mount_point local_mounted storage_account_name storage_account_key container_name"
-    )
-    _defaults = {"storage_type": "AzureBlob"}
+NfsConfig = _section(
+    "NfsConfig",
+    "Storage that trials and manager share: NFS.",
+    ConfigBase,
+    "local_mount_point remote_mount_point local_mounted nfs_server exported_directory",
+    storage_type="NFS",
+)
 
+AzureBlobConfig = _section(
+    "AzureBlobConfig",
+    "Storage that trials and manager share: Azure Blob.",
+    ConfigBase,
+    ("local_mount_point remote_mount_point local_mounted storage_account_name storage_account_key container_name"),
+    storage_type="AzureBlob",
+)
 
 _SERVICES = {
     kind._defaults["platform"]: kind
@@ -229,8 +234,7 @@ def _service(platform: Any) -> Any:
         return [_service(one) for one in platform]
     if platform in _SERVICES:
         return _SERVICES[platform]()
-    service = TrainingServiceConfig(platform=platform)
-    return service
+    return TrainingServiceConfig(platform=platform)
 
 
 def _folded(name: str) -> str:

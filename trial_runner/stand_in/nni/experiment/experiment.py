@@ -174,7 +174,7 @@ class Experiment:
             return None
 
     def _wait_completion(self) -> bool:
-        from nni_manager.client.errors import Unreachable
+        from nni_manager.client.connection import Unreachable
 
         while True:
             try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from nni.recoverable import Recoverable
 from nni.runtime.tuner_command_channel import CommandType, TunerCommandChannel
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["CommandType", "MsgDispatcherBase"]
 
 
-class MsgDispatcherBase:
+class MsgDispatcherBase(Recoverable):
     """Is told what happens in the experiment, and sends commands. Calls come one at a time.
 
     A subclass overrides the methods whose names begin with ``handle_``; `send` is for its answers.
@@ -28,17 +27,6 @@ class MsgDispatcherBase:
         ``parameters``."""
         self._channel._send(command, data)
 
-    def load_checkpoint(self) -> None:
-        """Restores what `save_checkpoint` wrote; called when an experiment is resumed."""
-
-    def save_checkpoint(self) -> None:
-        """Writes the advisor's state to `get_checkpoint_path`."""
-
-    def get_checkpoint_path(self) -> Optional[str]:
-        """The folder for the advisor's state; None when the experiment has none."""
-        folder = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
-        return folder if folder and os.path.isdir(folder) else None
-
     def is_created_in_previous_exp(self, param_id: object) -> bool:
         """Whether an earlier process proposed these parameters: such results come by `handle_import_data` alone."""
         return False
@@ -48,33 +36,29 @@ class MsgDispatcherBase:
 
     def handle_initialize(self, data: Any) -> None:
         """Takes the search space, first of all; to be answered with `CommandType.Initialized`."""
-        raise NotImplementedError(_missing(self, "handle_initialize"))
+        raise self._missing("handle_initialize")
 
     def handle_request_trial_jobs(self, data: int) -> None:
         """Asks for so many trials, each a `CommandType.NewTrialJob`, now or later."""
-        raise NotImplementedError(_missing(self, "handle_request_trial_jobs"))
+        raise self._missing("handle_request_trial_jobs")
 
     def handle_update_search_space(self, data: Any) -> None:
         """Takes another search space."""
-        raise NotImplementedError(_missing(self, "handle_update_search_space"))
+        raise self._missing("handle_update_search_space")
 
     def handle_import_data(self, data: Any) -> None:
         """Takes results of earlier trials: a list of mappings with ``parameter`` and ``value``."""
-        raise NotImplementedError(_missing(self, "handle_import_data"))
+        raise self._missing("handle_import_data")
 
     def handle_add_customized_trial(self, data: Any) -> None:
         """Takes parameters that a person gave; not called here."""
-        raise NotImplementedError(_missing(self, "handle_add_customized_trial"))
+        raise self._missing("handle_add_customized_trial")
 
     def handle_report_metric_data(self, data: Any) -> None:
         """Takes a result: ``parameter_id``, ``trial_job_id``, ``type``, ``sequence`` and, as JSON text, ``value``."""
-        raise NotImplementedError(_missing(self, "handle_report_metric_data"))
+        raise self._missing("handle_report_metric_data")
 
     def handle_trial_end(self, data: Any) -> None:
         """Takes a trial's end: ``trial_job_id``, ``event`` (its status) and ``hyper_params``, JSON text of what was
         sent for it."""
-        raise NotImplementedError(_missing(self, "handle_trial_end"))
-
-
-def _missing(advisor: MsgDispatcherBase, method: str) -> str:
-    return "{} has to define {}.".format(type(advisor).__name__, method)
+        raise self._missing("handle_trial_end")

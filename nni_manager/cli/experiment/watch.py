@@ -1,0 +1,160 @@
+"""Experiments watched on the terminal: `nnictl top` shows the open ones, `follow` one to its end, with Ctrl-C."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from nni_manager.cli import output
+from nni_manager.cli.command_group import FAILED, INTERRUPTED
+from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.listing import shown_status
+from nni_manager.cli.session import Connect, ManagerClient, to_read
+from nni_manager.client.daemon_end import waiting_for_daemon_end
+from nni_manager.client.formats import cut, duration, moment, number
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.programs import progress
+from nni_manager.programs.progress import Display, State
+from nni_manager.programs.waiting import StateFeed, StreamEnded, WaitEnd, broken_off, judge, passing_hold
+
+#: Terminal codes: cursor home and clear to the end; enter the alternate screen; leave it.
+_CLEAR, _ENTER, _LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h", "\x1b[?1049l"
+#: Running trials shown per experiment.
+_MOST_TRIALS = 100
+
+
+@click.command()
+@to_read
+@click.option("--time", "-t", "interval", type=click.IntRange(1), default=3, show_default=True, help="Seconds.")
+def top(connect: Connect, *, interval: int) -> None:
+    """Show open experiments and running trials, again every few seconds; Ctrl-C ends it. On a pipe: once."""
+    client = connect()
+    if not sys.stdout.isatty():
+        click.echo(_picture(client, time.time()))
+        return
+    pause = threading.Event()
+    _redraw(lambda: _picture(client, time.time()), lambda: pause.wait(interval))
+
+
+def _redraw(picture: Callable[[], str], pause: Callable[[], object]) -> None:
+    """Redraws the screen until interrupted. Raises NniManagerError when the daemon goes away."""
+    sys.stdout.write(_ENTER)
+    try:
+        while True:
+            columns, lines = shutil.get_terminal_size()
+            shown = [cut(line, columns) for line in picture().splitlines()]
+            more = len(shown) - lines + 1
+            shown = [*shown[: lines - 2], f"… {more + 1} more lines"] if more > 0 else shown
+            sys.stdout.write(_CLEAR + "\n".join(shown))
+            sys.stdout.flush()
+            pause()
+    except KeyboardInterrupt:
+        return
+    finally:
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
+
+
+def _picture(client: ManagerClient, now_s: float) -> str:
+    found = [one for one in client.experiments() if selection.is_open(one)]
+    if not found:
+        return "No experiment is open."
+    return "\n\n".join(_experiment(client, one, now_s) for one in found)
+
+
+def _experiment(client: ManagerClient, summary: dict[str, Any], now_s: float) -> str:
+    experiment = client.experiment(summary["id"])
+    facts = [experiment["id"], experiment["name"] or "", shown_status(experiment), experiment["platform"]]
+    lines = ["  ".join(filter(None, facts)), f"  {progress.line(progress.read(experiment))}"]
+    lines += [f"  {problem}" for problem in experiment["errors"]]
+    running = client.trials(summary["id"], status=TrialStatus.RUNNING, limit=_MOST_TRIALS)["trials"]
+    if running:
+        headers = ("NO", "TRIAL", "STATUS", "STARTED", "TIME", "LAST RESULT")
+        rows = output.plain_table(headers, (_row(one, now_s) for one in running))
+        lines += [f"  {row}" for row in rows.splitlines()]
+    return "\n".join(lines)
+
+
+def _row(trial: dict[str, Any], now_s: float) -> tuple[str, ...]:
+    started = trial["startedMs"]
+    return (
+        str(trial["sequenceId"]),
+        trial["id"],
+        trial["status"],
+        moment(started),
+        "" if started is None else duration(now_s - started / 1000),
+        number(trial["lastValue"]),
+    )
+
+
+def follow(
+    client: ManagerClient, id: str, display: Display, clock: Callable[[], float] = time.monotonic, where: str = ""
+) -> int:
+    """Waits for an experiment's end, showing its progress; returns the exit code. `where`: options of the commands that
+    it suggests at the end, which name the same daemon.
+
+    An experiment that is done is closed; Ctrl-C stops it; one on hold or in error stays open. Raises NniManagerError
+    when the daemon goes away or stops working on the experiment.
+    """
+    try:
+        verdict = _Watch(StateFeed(lambda: client.events(id)), display, clock).wait()
+        click.echo(verdict.text, err=not verdict.is_good)
+        if verdict.is_done:
+            with waiting_for_daemon_end(client):
+                client.stop(id)
+            page, trials = f"`nnictl webui {id}{where}`", f"`nnictl trial ls {id}{where}`"
+            click.echo(f"Experiment {id} is closed; {trials} shows its trials, {page} its page.")
+    except KeyboardInterrupt:
+        return _interrupt(client, id)
+    except StreamEnded:
+        raise NniManagerError(broken_off(client, id)) from None
+    return 0 if verdict.is_good else FAILED
+
+
+class _Watch:
+    """Shows each state of an experiment, and between states its elapsed time."""
+
+    def __init__(self, feed: StateFeed, display: Display, clock: Callable[[], float]) -> None:
+        self._feed = feed
+        self._display = display
+        self._clock = clock
+        self._state: State | None = None
+        self._told_s = 0.0
+        self._noted = ""
+
+    def wait(self) -> WaitEnd:
+        """Shows states until `judge` says that waiting is over. Raises StreamEnded."""
+        while (verdict := self._turn()) is None:
+            pass
+        return verdict
+
+    def _turn(self) -> WaitEnd | None:
+        news = self._feed.next(self._display.tick_s)
+        verdict = self._take(news) if news is not None else None
+        if self._state is not None:
+            now = progress.read(self._state, since_s=self._clock() - self._told_s)
+            (self._display.close if verdict else self._display.show)(now)
+        return verdict
+
+    def _take(self, news: State) -> WaitEnd | None:
+        self._state, self._told_s = news, self._clock()
+        sentence = passing_hold(news)
+        if sentence and sentence != self._noted:
+            self._display.note(f"Waiting: {sentence}")
+        self._noted = sentence
+        return judge(news)
+
+
+def _interrupt(client: ManagerClient, id: str) -> int:
+    click.echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
+    with waiting_for_daemon_end(client):
+        client.stop(id)
+    click.echo(f"Experiment {id} is stopped; continue it with `nnictl resume {id}`.", err=True)
+    return INTERRUPTED

@@ -1,1 +1,0 @@
-"""Formatting of values and tables; what the terminal supports."""

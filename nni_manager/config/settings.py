@@ -1,0 +1,189 @@
+"""The daemon's own settings: from the command line, else the environment, else the file, else the default.
+
+The file is ``<data directory>/settings.yml``; it need not exist. Its fields are matched whatever their case and
+underscores, as in an experiment's config.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from nni_manager.config.reading import scalars
+from nni_manager.config.reading.scalars import plain_value
+from nni_manager.config.reading.source import Source, read_text
+from nni_manager.config.sections.experiment_model import LogLevel
+from nni_manager.config.sections.model_fields import fields_of
+from nni_manager.config.sections.model_section import read_model, valid_settings
+from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
+from nni_manager.domain.errors import InvalidInput
+
+FILE = "settings.yml"
+DATA_VARIABLE = "NNI_MANAGER_DATA"
+DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
+TEMPORARY = Path("/tmp")  # noqa: S108  its owner is checked; not TMPDIR, which differs between shells
+
+
+def _alias(attribute: str) -> str:
+    """The name of a setting in the file."""
+    return to_camel(attribute.removesuffix("_s"))
+
+
+def _setting(sentence: str, default: Any, *, format: str = "nonblank", **rules: Any) -> Any:
+    """A setting with its sentence. `format`: see `config.sections.formats`; `rules`: pydantic's."""
+    marks: dict[str, Any] | None = {"format": format, "placeholders": "kept"} if format else None
+    return Field(default=default, description=sentence, json_schema_extra=marks, **rules)
+
+
+class _FileSettings(BaseModel):
+    """The settings that file and environment may set."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=_alias,
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,
+    )
+
+    host: str = _setting("Address that the service listens on.", "127.0.0.1")
+    port: int = _setting("TCP port of the service; 0: any free one.", 8080, format="", ge=0, le=65535)
+    trial_host: str = _setting(  # all addresses: runners come from other machines, each with its attempt's token
+        "Address that the trial listener listens on.",
+        "0.0.0.0",  # noqa: S104
+    )
+    trial_port: int = _setting("TCP port of the trial listener; 0: the service's + 1.", 0, format="", ge=0, le=65535)
+    trial_tls_certificate: str = _setting(
+        "Certificate chain of the trial listener, PEM file; empty: no TLS. Relative paths start at the data directory.",
+        "",
+    )
+    trial_tls_key: str = _setting("Key of that certificate, PEM file.", "")
+    trial_tls_authority: str = _setting(
+        "What runners trust beside their own machine's authorities, PEM file; empty: the certificate.", ""
+    )
+    trial_url: str = _setting(
+        "Where runners reach the trial listener, when that is a proxy in front of it; empty: its own address.", ""
+    )
+    token: str = _setting("Token that clients of the service must show; empty: none.", "", format="token", repr=False)
+    read_token: str = _setting(
+        "Token with which clients of the service may read and change nothing; empty: none.",
+        "",
+        format="token",
+        repr=False,
+    )
+    allow_local_users: bool | frozenset[int] = _setting(
+        "Users of this machine, by id, that need no token where none is set, besides our own and root; True: all.",
+        False,
+        format="local-users",
+    )
+    tuner_patience_s: float = _setting(
+        "Seconds after which a tuner's call is reported with its stack.", 60.0, format="interval"
+    )
+    safety_poll_s: float = _setting(
+        "Seconds between two looks at training services that sent no event.", 30.0, format="interval"
+    )
+    disk_warning_mib: int = _setting(
+        "Free space of a disk, in MiB, below which the manager warns that it is nearly full; 0: never.",
+        1024,
+        format="",
+        ge=0,
+        le=2**40,
+    )
+    log_level: LogLevel = _setting("How much is logged.", "info", format="")
+
+
+class Settings(_FileSettings):
+    """The settings of one daemon."""
+
+    data_dir: Path = Field(description="Index, lock, settings file and, by default, the experiments' folders.")
+
+
+def variables() -> dict[str, str]:
+    """The settings of file and environment: name in the file → variable of the environment."""
+    attributes = _FileSettings.model_fields
+    return {_alias(one): SETTINGS_PREFIX + one.removesuffix("_s").upper() for one in attributes}
+
+
+def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
+    """The settings of the daemon, from the command line, the environment and the file.
+
+    `arguments` are the command line's, checked by it, by attribute of `Settings`; None means not given. An empty
+    variable counts as not set, and so does a missing file.
+
+    Raises ConfigInvalid with all problems.
+    """
+    directory = Path(
+        os.path.realpath(
+            os.path.expanduser(
+                str(arguments.get("data_dir") or environment.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)
+            )
+        )
+    )
+    given = {_alias(name): value for name, value in arguments.items() if value is not None and name != "data_dir"}
+    values = _from_file(directory / FILE) | _from_environment(environment) | given
+    return Settings.model_validate({**values, "data_dir": directory})
+
+
+def runtime_directory(environment: Mapping[str, str], temporary: Path = TEMPORARY) -> Path:
+    """The folder of our sockets, made when missing: ``$XDG_RUNTIME_DIR/nni-manager``, else one below `temporary`.
+
+    Raises InvalidInput when another user owns it and could then connect to the daemon.
+    """
+    base = environment.get("XDG_RUNTIME_DIR", "")
+    directory = Path(base, "nni-manager") if os.path.isdir(base) else temporary / f"nni-manager-{os.getuid()}"
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        _make_private(directory)
+    except OSError as error:
+        raise InvalidInput(f"{directory} cannot be made or used: {error.strerror}; set XDG_RUNTIME_DIR") from None
+    return directory
+
+
+def _make_private(directory: Path) -> None:
+    status = directory.lstat()  # a symbolic link may lead to a folder of another user
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise InvalidInput(f"{directory} is not a folder of this user; remove it, or set XDG_RUNTIME_DIR")
+    if stat.S_IMODE(status.st_mode) != 0o700:
+        directory.chmod(0o700)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    names = variables()
+    fields = fields_of(_FileSettings)
+    given = {name: environment[variable] for name, variable in names.items() if environment.get(variable)}
+    raw = {name: text if fields[name].annotation is str else plain_value(text) for name, text in given.items()}
+    source = Source(directory="/", file="environment", translate=lambda path, words: ((names[str(path[0])],), words))
+    return _read(raw, source)
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    if not os.path.lexists(path):
+        return {}
+    from nni_manager.config.reading import yaml_reader  # the YAML library, only where there is a file to read
+
+    document = yaml_reader.read(read_text(str(path)), str(path))
+    source = Source(directory=str(path.parent), file=str(path), document=document)
+    fields = document.root.value
+    if not isinstance(fields, dict | None):
+        source.refuse((), f"must be a mapping of settings to values, not {scalars.kind(fields)}")
+    return _read(fields if isinstance(fields, dict) else {}, source)
+
+
+def _read(raw: Mapping[str, object], source: Source) -> dict[str, object]:
+    """The settings that a mapping sets, by their names in the file. Raises ConfigInvalid."""
+    values = valid_settings(_FileSettings, read_model(raw, _FileSettings, (), "", source), (), source)
+    source.check()
+    return values
+
+
+def own_environment() -> dict[str, str]:
+    """The default environment of experiments: the daemon's own, without its settings and token."""
+    return without_settings(os.environ)

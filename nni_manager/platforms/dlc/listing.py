@@ -1,0 +1,160 @@
+"""The list of one experiment's jobs, which comes in pages, as far back as it must, and late by an unknown time;
+and what it lacks.
+
+Jobs that are not on it are asked about one by one, some in every round. What the service answers about a job that
+there is not is documented nowhere, and a refusal may as well be about rights for this one job. So a job is gone when
+the service says 404, or when it is refused twice, in two rounds, while a whole list does not have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.platforms.dlc import states
+from nni_manager.platforms.dlc.account import DlcClient, DlcRefused, Item, Page
+from nni_manager.platforms.dlc.job import TAG_EXPERIMENT
+from nni_manager.web_services.jobs import UnlistedJobs
+from nni_manager.web_services.shared_list import SharedList
+
+log = logging.getLogger(__name__)
+
+#: Pages that are read at a time; jobs that are further down are asked for one by one.
+_MOST_PAGES = 10
+#: Milliseconds that two clocks may differ by: the list begins so much earlier than the jobs that it is asked for.
+_SKEW_MS = 3600 * 1000
+
+Read = Callable[[Callable[[DlcClient], Awaitable[Page]]], Awaitable[Page]]
+
+
+class JobList:
+    """The list of one experiment's jobs. `read`: asks the account; `fresh_s`: see `SharedList`."""
+
+    def __init__(self, read: Read, experiment_id: str, fresh_s: float) -> None:
+        self._ask = read
+        self._tags = {TAG_EXPERIMENT: experiment_id}
+        self._since_ms = 0
+        #: Whether the last list had all jobs that there are, as the service counts them.
+        self.is_complete = False
+        self._shared = SharedList(self._fetch, fresh_s)
+
+    async def read(self, since_ms: int, not_before_s: float = float("-inf")) -> Mapping[str, Item]:
+        """The jobs by their ids, at least those created since then (milliseconds since the epoch; the service itself
+        looks back for seven days only). `not_before_s`: see `SharedList`. Raises PlatformUnavailable and
+        BadCredentials."""
+        since_ms = max(0, since_ms - _SKEW_MS)
+        if since_ms < self._since_ms or not self._since_ms:
+            self._since_ms, not_before_s = since_ms, asyncio.get_running_loop().time()
+        elif since_ms > self._since_ms + _SKEW_MS:
+            self._since_ms = since_ms  # from the next question on
+        return await self._shared.get(not_before_s)
+
+    async def close(self) -> None:
+        await self._shared.close()
+
+    async def _fetch(self) -> Mapping[str, Item]:
+        found: dict[str, Item] = {}
+        since_ms = self._since_ms
+        for number in range(1, _MOST_PAGES + 1):
+            page = await self._ask(_page(self._tags, since_ms, number))
+            found |= {str(item["JobId"]): item for item in page.jobs if item.get("JobId")}
+            if page.total > len(found) and not page.jobs and number == 1:
+                raise PlatformUnavailable("PAI-DLC counts jobs and lists none of them; it is asked again")
+            if not page.jobs or len(found) >= page.total:
+                break
+        self.is_complete = len(found) >= page.total
+        return found
+
+
+def _page(tags: Mapping[str, str], since_ms: int, number: int) -> Callable[[DlcClient], Awaitable[Page]]:
+    return lambda client: client.list_jobs(tags=tags, since_ms=since_ms, page=number)
+
+
+class RestartRecords:
+    """Records of restarts, which lists lack: a job that has failed after restarts is queried once. `ask`: asks about a
+    job by its id; raises DlcRefused, PlatformUnavailable.
+
+    Only the record of a restart that failed says that the job's machines were taken away, where its reason does not.
+    """
+
+    def __init__(self, ask: Callable[[str], Awaitable[Item | None]]) -> None:
+        self._ask = ask
+        #: Id → the records of the job.
+        self._known: dict[str, object] = {}
+
+    async def completed(self, id: str, item: Item) -> Item:
+        """The job as listed, with records of its restarts where they may say why it failed. Raises
+        PlatformUnavailable."""
+        if not _may_tell_more(item):
+            return item
+        if id not in self._known:
+            self._known[id] = await self._records(id)
+        return {**item, "RestartRecord": self._known[id]}
+
+    def forget(self, id: str) -> None:
+        self._known.pop(id, None)
+
+    async def _records(self, id: str) -> object:
+        try:
+            found: Mapping[str, object] = await self._ask(id) or {}
+        except DlcRefused as error:
+            log.warning("PAI-DLC does not say how job %s was restarted: %s", id, error)
+            return ()
+        return found.get("RestartRecord") or ()
+
+
+def _may_tell_more(item: Item) -> bool:
+    """Whether a job has failed after restarts (``used/most``) without a reason."""
+    used = str(item.get("RestartTimes") or "").partition("/")[0]
+    was_restarted = used.isdigit() and int(used) > 0
+    return was_restarted and "RestartRecord" not in item and states.job_report(item, "").state is JobState.FAILED
+
+
+#: Jobs that are asked about in one round.
+_MOST_QUESTIONS = 5
+#: Refusals, in as many rounds, that say that a job is gone.
+_ENOUGH = 2
+
+#: (handle) → the job, None: there is none. Raises DlcRefused and PlatformUnavailable.
+Ask = Callable[[JobHandle], Awaitable[Item | None]]
+
+
+class MissingJobs:
+    """The jobs of one service that its list does not have. `ask`: asks about one."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._unlisted = UnlistedJobs(_MOST_QUESTIONS)
+        #: Job name → refusals while whole lists did not have it.
+        self._refusals: dict[str, int] = {}
+
+    async def look(self, missing: Sequence[JobHandle], *, is_list_complete: bool) -> dict[JobHandle, Item | None]:
+        """The entries of some of them; None: gone. Raises PlatformUnavailable."""
+        found: dict[JobHandle, Item | None] = {}
+        for handle in self._unlisted.due(missing):
+            try:
+                found[handle] = await self._ask(handle)
+            except DlcRefused as error:
+                if is_list_complete and self._is_enough(handle, error):
+                    found[handle] = None
+            else:
+                self._refusals.pop(handle.job_name, None)
+        return found
+
+    def _is_enough(self, handle: JobHandle, error: DlcRefused) -> bool:
+        count = self._refusals.get(handle.job_name, 0) + 1
+        self._refusals[handle.job_name] = count
+        if count == 1:
+            log.warning("PAI-DLC does not list job %s, and says: %s", handle.job_name, error)
+        return count >= _ENOUGH
+
+    def seen(self, job_name: str) -> None:
+        """Notes that the list has a job."""
+        self._refusals.pop(job_name, None)
+
+    def forget(self, job_name: str) -> None:
+        self._refusals.pop(job_name, None)
+        self._unlisted.forget(job_name)

@@ -1,0 +1,72 @@
+"""The Python of trials on a machine, asked for by a login of its own: a server may allow one session per login."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.bootstrap import first_line
+from nni_manager.machines.ssh.faults import MachineFault
+from nni_manager.machines.ssh.login import log_in
+from nni_manager.platform_kit import trial_python
+from nni_manager.platform_kit.trial_python import TrialPython
+
+#: Variables of the session that logged in, which trials do not get.
+OF_THE_SESSION = frozenset(
+    {"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "PWD", "SHLVL"}
+)
+#: What puts another Python first.
+HOW = "name the folder of {} in `pythonPath` of that machine"
+#: Seconds for the answer and the start of what asks.
+_LIMIT_S = trial_python.ANSWER_S + 4.0
+
+
+async def ask(entry: Entry) -> TrialPython:
+    """The Python of trials there, found as their commands find it: after `preCommand`, with `pythonPath` in front of
+    PATH.
+
+    Raises MachineFault.
+    """
+    text = trial_python.program(
+        command_of(trial_python.QUESTION, entry.pre_command),
+        path=folder_of_python(entry.python_path, "~") if entry.python_path else "",
+        dropped=OF_THE_SESSION,
+    )
+    connection = await log_in(entry.address, entry.credential)
+    try:
+        return trial_python.answer_of(
+            await first_line(connection, text, python_path=entry.python_path, limit_s=_LIMIT_S)
+        )
+    except ValueError as error:
+        return TrialPython(doubt=str(error))
+    finally:
+        connection.abort()
+
+
+async def trouble(entry: Entry, needed: str) -> str:
+    """Why trials that need a version of Python get no place there, with what to do; empty: they do, or need none.
+
+    The preflight has asked all machines but those that were away then, and new ones. Raises PlatformError.
+    """
+    if not needed or entry.is_drained:
+        return ""
+    try:
+        found = await ask(entry)
+    except MachineFault as error:
+        raise error.fault.error(entry.address.host) from error
+    wrong = found.refusal(needed)
+    return wrong and f"{wrong}; {found.advice(needed, HOW)}"
+
+
+def command_of(command: str, before: str) -> str:
+    """The trial's command after `preCommand`; a failure of that fails the trial."""
+    if not before:
+        return command
+    return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"
+
+
+def folder_of_python(python_path: str, home: str) -> str:
+    """The folder that is put in front of PATH: where `pythonPath` names an interpreter, the folder it is in."""
+    path = f"{home}/{python_path[2:]}" if python_path.startswith("~/") else python_path
+    name = PurePosixPath(path).name
+    return str(PurePosixPath(path).parent) if name.startswith("python") and "/bin/" in path else path

@@ -1,0 +1,143 @@
+"""``/compare-experiments?ids=a,b``: up to five experiments side by side; without ids, the form that chooses them.
+
+What differs in their configs comes first, then what came of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nni_manager.analysis.flattened import flat
+from nni_manager.config.secrets import mask
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
+from nni_manager.domain.ids import EXPERIMENT_ID
+from nni_manager.store.index import overview
+from nni_manager.store.index.index import Entry
+from nni_manager.store.index.overview import Overview
+from nni_manager.web import formats, shown_experiments
+from nni_manager.web.config_page import lines as fields_of
+from nni_manager.web.rendering import PagesContext, context_of, render
+from nni_manager.web.table.trial_table import Line, lines
+
+#: Most experiments side by side: of more, neither columns nor curves can be told apart.
+MOST = 5
+#: Experiments that the form offers, newest first.
+_OFFERED = 200
+
+
+async def _page(request: Request) -> Response:
+    context, ids = context_of(request), _ids(request)
+    if len(ids) < 2:
+        entries = (await context.service.entries())[: -_OFFERED - 1 : -1]
+        return render(request, "choose_experiments.html", entries=entries, ids=ids, most=MOST)
+    found = await asyncio.gather(*(_read(context, id_) for id_ in ids))
+    everything = request.query_params.get("all") == "1"
+    table = compare(found, everything=everything)
+    curves = [{"id": one.entry.id, "name": one.name} for one in table.experiments if not one.error]
+    return render(request, "compare_experiments.html", table=table, ids=",".join(ids), curves=curves)
+
+
+def _ids(request: Request) -> list[str]:
+    """The ids in the address, each once: joined by commas, or a field for each, as the form sends them.
+
+    Raises NotFound for a malformed id, InvalidInput for too many.
+    """
+    given = ",".join(request.query_params.getlist("ids")).split(",")
+    ids = list(dict.fromkeys(text.strip() for text in given if text.strip()))
+    for id_ in ids:
+        if EXPERIMENT_ID.fullmatch(id_) is None:
+            raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+    if len(ids) > MOST:
+        raise InvalidInput(f"ids: at most {MOST} experiments are compared, not {len(ids)}; leave some out")
+    return ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneExperiment:
+    """A column of the comparison."""
+
+    entry: Entry
+    status: str
+    #: Why it cannot be read; empty: it was read.
+    error: str
+    #: Path of each field of the config → its value, secrets masked.
+    fields: dict[str, str]
+    #: What came of it: best, counts, times.
+    facts: dict[str, Any]
+    #: Parameters of its best trial, names of nested ones joined by dots.
+    best: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.entry.name or self.entry.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    experiments: list[OneExperiment]
+    #: Fields of the configs, those that differ first.
+    config: list[Line]
+    #: Number of fields that are left out, as they are the same everywhere.
+    hidden: int
+    facts: list[Line]
+    everything: bool
+
+
+def compare(experiments: Sequence[OneExperiment], *, everything: bool) -> Comparison:
+    """`everything`: fields that do not differ, too. An experiment that cannot be read has no part in what differs."""
+    _read = [one for one in experiments if not one.error]
+    config = sorted(lines("", [one.fields for one in _read]), key=lambda line: not line.differs)
+    shown = config if everything else [line for line in config if line.differs]
+    facts = [*lines("", [one.facts for one in _read]), *lines("of the best trial", [one.best for one in _read])]
+    return Comparison(
+        experiments=[*_read, *(one for one in experiments if one.error)],
+        config=shown,
+        hidden=len(config) - len(shown),
+        facts=facts,
+        everything=everything,
+    )
+
+
+async def _read(context: PagesContext, id: str) -> OneExperiment:
+    """One experiment; one that cannot be read says why. Raises NotFound for an id that is not known."""
+    entry = await context.service.entry(id)
+    live, now_ms = context.service.live(id), context.clock()
+    try:
+        found = await context.service.read(id, lambda c: overview.load(c, live, now_ms))
+    except NniManagerError as error:
+        return OneExperiment(entry=entry, status=entry.status, error=str(error), fields={}, facts={}, best={})
+    status = shown_experiments.status(found, entry, at_work=live.at_work)
+    return OneExperiment(
+        entry=entry,
+        status=status,
+        error="",
+        fields=dict(fields_of(mask(found.config))),
+        facts=_facts(found, entry),
+        best=flat(found.best.parameters) if found.best else {},
+    )
+
+
+def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
+    limit = found.config.get("maxTrialNumber")
+    counts = {f"trials {status}": count for status, count in sorted(found.counts.items())}
+    best = {"best trial": found.best.trial_id} if found.best else {}
+    return {
+        "best result": found.best.value if found.best else "none yet",
+        "better is": "greater" if found.summary.optimize_mode == "maximize" else "smaller",
+        **best,
+        "trials that have ended": shown_experiments.ended(found),
+        "limit of trials": "no limit" if limit is None else limit,
+        **counts,
+        "time at work": formats.duration(found.exec_ms),
+        "created": formats.moment(entry.created_ms),
+    }
+
+
+ROUTES = [Route("/compare-experiments", _page)]

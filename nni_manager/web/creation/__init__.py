@@ -1,1 +1,0 @@
-"""A new experiment from the text of its file: pasted or uploaded, checked, started."""

@@ -1,1 +1,0 @@
-"""The parts of an experiment's pages: progress, notices, config, limits, logs."""

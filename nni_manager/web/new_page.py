@@ -1,0 +1,144 @@
+"""``/new``: makes an experiment of a file that is pasted or uploaded. What is wrong is shown beside its line, in the
+sentences of `config check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from email import message_from_bytes
+from email.message import Message
+from email.policy import HTTP
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nni_manager.config import admission
+from nni_manager.config.settings import own_environment
+from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, Problem
+from nni_manager.scheduler.experiments.submission import Submission
+from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, reads_only, redirect, render
+
+
+async def _form(request: Request) -> Response:
+    _require_offered(request)
+    return _show(request, Verdict(text=""), is_checked=False)
+
+
+async def _sent(request: Request) -> Response:
+    """Checks the file, or makes the experiment and goes to its page; what is wrong is shown with the text again."""
+    _require_offered(request)
+    fields = await fields_of(request)
+    found = await judge(context_of(request), fields.get("file") or fields.get("config", ""))
+    if fields.get("action") != "start" or found.submission is None:
+        return _show(request, found, is_checked=True)
+    try:
+        id_ = await context_of(request).service.create(found.submission)
+    except NniManagerError as error:
+        return _show(request, refused(found, error), is_checked=True)
+    return redirect(request, f"/experiments/{id_}")
+
+
+def _show(request: Request, found: Verdict, *, is_checked: bool) -> Response:
+    status = HTTPStatus.BAD_REQUEST if found.problems else HTTPStatus.OK
+    return render(request, "new.html", status, verdict=found, is_checked=is_checked)
+
+
+def _require_offered(request: Request) -> None:
+    if context_of(request).read_experiment is None or is_on_endpoint(request):
+        raise NotFound("experiments are made on the page of the service, not here")
+    if reads_only(request):
+        raise Conflict("this session shows all and changes nothing: an experiment is made with the daemon's own token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of the file with what is said of it."""
+
+    text: str
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    text: str
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()
+    #: None: it has problems.
+    submission: Submission | None = None
+
+    @property
+    def lines(self) -> Iterator[Line]:
+        """The file's lines; a blank one at its end is left out."""
+        for number, text in enumerate(self.text.rstrip("\n").split("\n"), start=1):
+            yield Line(text=text, problems=_of(self.problems, number), warnings=_of(self.warnings, number))
+
+    @property
+    def elsewhere(self) -> list[Problem]:
+        """What belongs to no line of the file: to all of it, or to another file that it names."""
+        return [one for one in (*self.problems, *self.warnings) if not one.line or one.file]
+
+
+def _of(problems: Sequence[Problem], number: int) -> tuple[Problem, ...]:
+    return tuple(one for one in problems if one.line == number and not one.file)
+
+
+async def judge(context: PagesContext, text: str) -> Verdict:
+    """Reads the file and checks all that `create` refuses without asking a platform."""
+    assert context.read_experiment is not None, "the page is offered only then"
+    try:
+        submission = await context.read_experiment(text)
+        spec = submission.spec
+        if context.data_directory is not None:
+            await asyncio.to_thread(
+                admission.check_here, spec, context.data_directory, own_environment(), file="", python=""
+            )
+    except ConfigInvalid as error:
+        return Verdict(text=text, problems=error.problems, warnings=error.warnings)
+    except InvalidInput as error:
+        return Verdict(text=text, problems=[Problem(message=str(error))])
+    warnings = (*spec.warnings, *admission.without_direction(spec, ""))
+    return Verdict(text=text, warnings=warnings, submission=submission)
+
+
+def refused(verdict: Verdict, error: NniManagerError) -> Verdict:
+    """The verdict on a file that was right, and whose experiment could not be made."""
+    return Verdict(text=verdict.text, problems=[Problem(message=str(error))], warnings=verdict.warnings)
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    """The text of each field, of a file its content; a file that was not chosen is left out. Raises InvalidInput.
+
+    The form is ``multipart/form-data`` (RFC 7578), which browsers send so without JavaScript, too.
+    """
+    kind = request.headers.get("content-type", "")
+    if not kind.lower().startswith("multipart/form-data") or "\n" in kind or "\r" in kind:
+        raise InvalidInput("the form cannot be read: it must be multipart/form-data")
+    sent = f"Content-Type: {kind}\r\n\r\n".encode() + await request.body()
+    return await asyncio.to_thread(_fields, sent)  # megabytes of it take a while
+
+
+def _fields(sent: bytes) -> dict[str, str]:
+    message = message_from_bytes(sent, policy=HTTP)
+    if not message.is_multipart():
+        raise InvalidInput("the form cannot be read: its parts cannot be told apart")
+    return dict(_field(part) for part in message.iter_parts() if part.get_filename() != "")
+
+
+def _field(part: Message) -> tuple[str, str]:
+    name = part.get_param("name", header="content-disposition")
+    content = part.get_payload(decode=True)
+    if not isinstance(name, str) or not isinstance(content, bytes):
+        raise InvalidInput("the form cannot be read: a part of it has no name")
+    try:
+        return name, content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        sentence = f"{name} is not UTF-8 text: byte {error.start} cannot be read; save the file as UTF-8"
+        raise InvalidInput(sentence) from None
+
+
+ROUTES = [Route("/new", _form), Route("/new", _sent, methods=["POST"])]

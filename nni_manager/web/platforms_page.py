@@ -1,0 +1,195 @@
+"""``/platforms``: each training service with its machines, what each GPU is doing, and the forms that change them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from nni_manager.config import credentials, experiment_file
+from nni_manager.config.service_change import ServiceChange
+from nni_manager.config.settings import own_environment
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.service import ServiceStatus
+from nni_manager.machines.ssh.address import Address
+from nni_manager.scheduler.experiments.about import service_map
+from nni_manager.scheduler.experiments.about.service_map import ServiceState
+from nni_manager.scheduler.experiments.commands import ExperimentCommands
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.web import shown_experiments
+from nni_manager.web.rendering import context_of, experiment_id, form_of, is_on_endpoint, redirect, render
+from nni_manager.web.shared_pages import of_all, shared
+
+#: The worst first: a service is called what it is for one of its experiments.
+_WORST = (ServiceStatus.ON_HOLD, ServiceStatus.AWAY, ServiceStatus.CONNECTING, ServiceStatus.UP)
+
+
+async def platforms_page(request: Request, *, error: str = "", status: int = 200) -> Response:
+    """The page; `error`: why what was asked for was refused. Raises NotFound or StoreError."""
+    if is_on_endpoint(request):
+        raise NotFound("training services are shown on the page of the service, not here")
+    service = context_of(request).service
+    states = await service_map.read(service.open_experiments, service.connections)
+    names = {use.experiment_id: use.experiment_name for state in states for use in state.uses}
+    return render(
+        request,
+        "platforms.html",
+        status,
+        services=[(state, _worst(state)) for state in states],
+        line=service_map.line(service.connections),
+        names=names,
+        listed=frozenset(state.platform for state in states if any(one.report.is_listed for one in state.machines)),
+        error=error,
+    )
+
+
+def _worst(state: ServiceState) -> str:
+    found = {use.service.status for use in state.uses}
+    return next((one.value for one in _WORST if one in found), ServiceStatus.UP.value)
+
+
+#: Fields of a machine in the form: name → whether it is a number.
+_FIELDS = {"host": False, "port": True, "user": False, "sshKeyFile": False, "hostKey": False, "password": False}
+
+
+async def _add(request: Request) -> Response:
+    form = await form_of(request)
+    given = {name: form.get(name, [""])[0].strip() for name in _FIELDS}
+    try:
+        if given["port"] and not (given["port"].isascii() and given["port"].isdecimal() and len(given["port"]) < 6):
+            raise InvalidInput("port: must be a number from 1 to 65535")
+        if not given["host"] or not given["user"]:
+            raise InvalidInput("host and user: must be given")
+        machine = {name: int(text) if _FIELDS[name] else text for name, text in given.items() if text}
+        await add(context_of(request).service, form.get("platform", ["remote"])[0], machine)
+    except NniManagerError as error:
+        return await platforms_page(request, error=str(error), status=HTTPStatus.BAD_REQUEST)
+    return redirect(request, "/platforms")
+
+
+async def _drain(request: Request) -> Response:
+    form = await form_of(request)
+    platform, key = (form.get(name, [""])[0] for name in ("platform", "machine"))
+    is_drained = form.get("drain", ["1"])[0] == "1"
+    try:
+        await drain(context_of(request).service, platform, key, is_drained=is_drained)
+    except NniManagerError as error:
+        return await platforms_page(request, error=str(error), status=HTTPStatus.BAD_REQUEST)
+    return redirect(request, "/platforms")
+
+
+async def _credentials(request: Request) -> Response:
+    return await _secrets_form(request, "")
+
+
+async def _renew(request: Request) -> Response:
+    """Stores what was filled in; what was left empty stays. No value is ever sent back."""
+    form = await form_of(request)
+    values = {name.removeprefix("secret:"): given[0] for name, given in form.items() if name.startswith("secret:")}
+    given = {reference: value for reference, value in values.items() if value}
+    try:
+        if not given:
+            raise InvalidInput("no value was given; what stays empty stays as it is")
+        await context_of(request).service.renew_secrets(experiment_id(request), given, own_environment())
+    except InvalidInput as error:
+        return await _secrets_form(request, str(error))
+    return RedirectResponse(_after_secrets(request), HTTPStatus.SEE_OTHER)
+
+
+async def _secrets_form(request: Request, error: str) -> Response:
+    context, id_ = context_of(request), experiment_id(request)
+    entry = await context.service.entry(id_)
+    references = credentials.known(experiment_file.from_canonical(await shown_experiments.config_of(context, id_)))
+    status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
+    values = {"entry": entry, "references": references, "error": error, "leads_to": _after_secrets(request)}
+    return render(request, "credentials.html", status, **values)
+
+
+def _after_secrets(request: Request) -> str:
+    """An experiment's own port has no page of all services."""
+    base = request.scope.get("root_path", "")
+    return f"{base}/experiments/{experiment_id(request)}" if is_on_endpoint(request) else f"{base}/platforms"
+
+
+#: Changed in the training services of experiments, as `nnictl update platform` changes it.
+_LIST = "machineList"
+#: The machines of a service → what they are to be; the same: no change.
+Change = Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]
+
+
+async def add(service: ExperimentCommands, platform: str, machine: Mapping[str, Any]) -> None:
+    """Adds a machine to the services of this platform of all open experiments. Raises InvalidInput that says where not,
+    and why."""
+    key = Address.of(machine).key
+
+    def with_it(machines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        is_known = any(Address.of(one).key == key for one in machines)
+        return list(machines) if is_known else [*machines, machine]
+
+    await _change_all(service, platform, with_it)
+
+
+async def drain(service: ExperimentCommands, platform: str, key: str, *, is_drained: bool) -> None:
+    """Drains a machine for all open experiments, or takes that back; raises as `add`."""
+
+    def drained(machines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [{**one, "drain": is_drained} if Address.of(one).key == key else one for one in machines]
+
+    await _change_all(service, platform, drained)
+
+
+async def _change_all(service: ExperimentCommands, platform: str, change: Change) -> None:
+    """One that refuses stops no other."""
+    experiments = service.open_experiments
+    outcomes = await asyncio.gather(*(_tried(service, one, platform, change) for one in experiments))
+    names = [f"{one.spec.name} ({one.id})" if one.spec.name else one.id for one in experiments]
+    done = [name for name, outcome in zip(names, outcomes, strict=True) if outcome is True]
+    refused = [f"not for {name}: {why}" for name, why in zip(names, outcomes, strict=True) if isinstance(why, str)]
+    if refused:
+        raise InvalidInput("; ".join([f"done for {', '.join(done)}", *refused] if done else refused))
+    if not done:
+        raise InvalidInput(f"no open experiment has a service of {platform} that this changes")
+
+
+async def _tried(service: ExperimentCommands, one: OpenExperiment, platform: str, change: Change) -> bool | str:
+    """Whether it changed the experiment; a text: why it could not."""
+    try:
+        return await _change_one(service, one.id, platform, change)
+    except (NniManagerError, OSError) as error:
+        return str(error)
+
+
+async def _change_one(service: ExperimentCommands, id: str, platform: str, change: Change) -> bool:
+    is_changed = False
+
+    def wish(spec: ExperimentSpec) -> ServiceChange | None:
+        nonlocal is_changed
+        given = spec.canonical["trainingService"]
+        sections: list[Any] = given if isinstance(given, list) else [given]
+        changed = [_changed(section, platform, change) for section in sections]
+        is_changed = changed != sections
+        return ServiceChange(sections=changed if isinstance(given, list) else changed[0]) if is_changed else None
+
+    await service.change(id, {}, wish)
+    return is_changed
+
+
+def _changed(section: Mapping[str, Any], platform: str, change: Change) -> Mapping[str, Any]:
+    if section.get("platform") != platform or not isinstance(section.get(_LIST), list):
+        return section
+    return {**section, _LIST: change(section[_LIST])}
+
+
+ROUTES = [
+    Route("/platforms", shared(platforms_page, of_all)),
+    Route("/platforms/machines", _add, methods=["POST"]),
+    Route("/platforms/drain", _drain, methods=["POST"]),
+    Route("/experiments/{id}/credentials", _credentials),
+    Route("/experiments/{id}/credentials", _renew, methods=["POST"]),
+]

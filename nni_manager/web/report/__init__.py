@@ -1,1 +1,0 @@
-"""The report of an experiment: one HTML file that opens without a network."""

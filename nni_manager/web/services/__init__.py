@@ -1,1 +1,0 @@
-"""Training services, their machines and GPUs, and the forms that change them."""

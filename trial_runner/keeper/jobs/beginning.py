@@ -1,0 +1,259 @@
+"""How jobs begin at a keeper: started on request, or adopted from a keeper that is gone.
+
+What must be true after a crash at any point of a start decides the order: folder, claim on the name, files, process,
+its start time, and that into the state file. Whatever fails is taken back, the claim last, so that the same name can be
+tried again. Jobs of a keeper that is gone are recognised by pid, start time and boot, or by their tag; never guessed.
+"""
+
+import os
+import signal
+import time
+from contextlib import ExitStack, contextmanager
+from typing import Callable, Iterator, Optional, Tuple
+
+from trial_runner import processes, protocol
+from trial_runner.keeper.jobs import attempt_folder, process_tags
+from trial_runner.keeper.jobs.ending import Ending
+from trial_runner.keeper.jobs.files import Claim, End, Log, MainProcess, Record, StateFiles
+from trial_runner.keeper.jobs.job import Job, Jobs, Saving
+from trial_runner.keeper.outboxes.outbox_follower import Follow
+from trial_runner.keeper.serving.requests import Refusal, SpawnRequest, system_refusal
+from trial_runner.launch import Streams, launch
+from trial_runner.wire.foreign_files import OpenFolder
+
+
+class Spawn:
+    """Starts jobs. `job_umask`: umask of their processes; the keeper's own files are private."""
+
+    def __init__(self, state_files: StateFiles, boot_id: str, job_umask: int, log: Callable[[str], None]) -> None:
+        self._state_files = state_files
+        self._boot_id = boot_id
+        self._job_umask = job_umask
+        self._log = log
+        self._null = os.open(os.devnull, os.O_RDWR)
+        stat = processes.read_stat(os.getpid())
+        assert stat is not None, "this process has a stat line"
+        self._start_ticks = stat.start_ticks
+
+    def start(self, request: SpawnRequest) -> Job:
+        """A job that runs; recording its main process is left to the caller. Raises Refusal, leaving nothing behind."""
+        _check_directory(request.directory)
+        try:
+            with ExitStack() as undo:
+                job = self._start(request, undo)
+                undo.pop_all()
+        except OSError as error:
+            raise system_refusal(error, "Starting job {}".format(request.name)) from error
+        except ValueError as error:
+            # Null characters or an '=' in a variable's name, characters that are no UTF-8. The texts hold no values.
+            message = "Starting job {} failed: its environment or a file has illegal text ({}).".format(
+                request.name, type(error).__name__
+            )
+            raise Refusal(protocol.INVALID, message) from error
+        return job
+
+    def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
+        processes.require_one(self._null)
+        job = Job(self._claim_of(request), self._log)
+        attempt_folder.make(request.attempt_directory, undo)
+        if request.checkpoint:
+            attempt_folder.make(request.checkpoint, undo)
+        self._claim(job.claim)
+        undo.callback(self._state_files.remove, job.name)
+        with OpenFolder(request.attempt_directory) as folder:
+            pid, started_ms = self._start_in(folder, job.claim, request, undo)
+        undo.callback(_abandon, pid)
+        # Two descriptors were closed just now, so this process has one left.
+        job.pidfd = processes.open_pidfd(pid)
+        undo.callback(os.close, job.pidfd)
+        stat = processes.read_stat(pid)
+        assert stat is not None, "a child that was not reaped has a stat line"
+        job.main = MainProcess(pid, stat.start_ticks, started_ms)
+        job.is_child = True
+        return job
+
+    def _start_in(self, folder: OpenFolder, claim: Claim, request: SpawnRequest, undo: ExitStack) -> Tuple[int, int]:
+        """The pid, and when it was started."""
+        attempt_folder.fill(folder, request.files, undo)
+        with ExitStack() as outputs:
+            streams = [self._null]
+            for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
+                streams.append(attempt_folder.open_output(folder, name, undo))
+                outputs.callback(os.close, streams[-1])
+            return self._run(request, claim, Streams(*streams))
+
+    def _claim(self, claim: Claim) -> None:
+        try:
+            self._state_files.claim(claim)
+        except FileNotFoundError as error:
+            sentence = (
+                "Starting job {} failed: the keeper's own folder was deleted. Jobs are started again, by another"
+                " keeper, as soon as those that run here have ended."
+            ).format(claim.name)
+            raise Refusal(protocol.UNAVAILABLE, sentence) from error
+
+    def _claim_of(self, request: SpawnRequest) -> Claim:
+        return Claim(
+            name=request.name,
+            owner=request.owner,
+            tag=process_tags.new_tag(),
+            attempt_directory=request.attempt_directory,
+            boot_id=self._boot_id,
+            grace_s=request.grace_s,
+            keeper_pid=os.getpid(),
+            keeper_start_ticks=self._start_ticks,
+            reservation=request.reservation,
+        )
+
+    def _run(self, request: SpawnRequest, claim: Claim, streams: Streams) -> Tuple[int, int]:
+        environment = dict(request.environment)
+        environment[protocol.ENV_JOB] = process_tags.tag_variable(claim.name, claim.tag)
+        started_ms = time.time_ns() // 1000000
+        with process_tags.tagged(claim.tag), _umask(self._job_umask):
+            return launch(request.command, request.directory, environment, streams), started_ms
+
+
+@contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _check_directory(directory: str) -> None:
+    if not os.path.isdir(directory):
+        raise Refusal(
+            protocol.REJECTED,
+            "The working directory {} does not exist or is no folder: create it or correct codeDir.".format(directory),
+        )
+    if not os.access(directory, os.X_OK):
+        raise Refusal(
+            protocol.REJECTED,
+            "The working directory {} cannot be entered: give its user the right to, or choose another.".format(
+                directory
+            ),
+        )
+
+
+def _abandon(pid: int) -> None:
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+#: What became of jobs that cannot be vouched for any more.
+_RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"
+_UNSEEN = "it ended while no keeper ran on its machine, where the keeper had died, so its exit code is unknown"
+_NOT_FOUND = "the keeper of its machine died while it started it, and the next one found no process of it"
+_FIRST_PID = 1
+
+
+class Adoption:
+    """Fills the registry of a keeper that begins."""
+
+    def __init__(
+        self, jobs: Jobs, follow: Follow, ending: Ending, saving: Saving, state_files: StateFiles, log: Log
+    ) -> None:
+        self._jobs = jobs
+        self._follow = follow
+        self._ending = ending
+        self._saving = saving
+        self._state_files = state_files
+        self._log = log
+
+    def run(self, boot_id: str) -> None:
+        """Every state file becomes a job again, or is removed when nothing was started for it. Raises OSError."""
+        records, empty = self._state_files.load()
+        for name in empty:
+            self._drop(name)
+        for record in records:
+            self._adopt(record, boot_id)
+
+    def _adopt(self, record: Record, boot_id: str) -> None:
+        job = Job(record.claim, self._log.write)
+        job.main = record.main
+        job.is_main_recorded = record.main is not None
+        job.end = record.end or _end_by_boot(record, boot_id)
+        job.is_end_recorded = record.end is not None
+        if self._was_never_started(record):
+            self._drop(record.claim.name)
+            return
+        job.is_over = job.end is not None
+        if not job.is_over:
+            self._find_main(job)
+        self._jobs.add(job)
+        if job.is_over:
+            self._saving.ended(job)
+        else:
+            self._go_on(job)
+
+    def _drop(self, name: str) -> None:
+        self._log.write("{}: claimed but not started; the claim is dropped".format(name))
+        self._state_files.remove(name)
+
+    def _was_never_started(self, record: Record) -> bool:
+        """The keeper died after its claim and before the start: the manager submits the job again."""
+        if record.main is not None or record.end is not None:
+            return False
+        # the last thing that is made before a job's start
+        has_output = os.path.lexists(os.path.join(record.claim.attempt_directory, protocol.STDOUT_FILE))
+        return not has_output and not process_tags.marked_processes(record.claim)
+
+    def _find_main(self, job: Job) -> None:
+        """The main process, if it is there: running, or a zombie that still has its exit code."""
+        if job.main is None:
+            job.main = _marked_main(job)
+        if job.main is None or not _is_there(job.main):
+            return
+        try:
+            job.pidfd = processes.open_pidfd(job.main.pid)
+        except ProcessLookupError:
+            return
+        if not _is_there(job.main):  # exchanged for another one just now
+            os.close(job.pidfd)
+            job.pidfd = -1
+
+    def _go_on(self, job: Job) -> None:
+        self._saving.main_started(job)
+        if job.pidfd < 0:
+            self._log.write("{}: its main process is gone and left no exit code".format(job.name))
+            self._ending.lose(job, _what_became_of(job))
+            return
+        self._follow.add(job)
+        self._ending.watch(job)
+
+
+def _end_by_boot(record: Record, boot_id: str) -> Optional[End]:
+    """The end of a job that was started before the machine was; None: it was not."""
+    if record.claim.boot_id == boot_id:
+        return None
+    return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None, _RESTARTED)
+
+
+def _is_there(main: MainProcess) -> bool:
+    stat = processes.read_stat(main.pid)
+    return stat is not None and stat.start_ticks == main.start_ticks
+
+
+def _what_became_of(job: Job) -> str:
+    """One sentence about a job whose main process is gone. In a container, which has the boot id of its host, the first
+    process tells of a restart: it is younger than the job, or than the keeper that was about to start it."""
+    first = processes.read_stat(_FIRST_PID)
+    before = job.main.start_ticks if job.main is not None else job.claim.keeper_start_ticks
+    if first is not None and before and first.start_ticks > before:
+        return _RESTARTED
+    return _NOT_FOUND if job.main is None else _UNSEEN
+
+
+def _marked_main(job: Job) -> Optional[MainProcess]:
+    """The first started of those that bear the job's marks and lead a session, as main processes do."""
+    found = []
+    for pid in process_tags.marked_processes(job.claim):
+        stat = processes.read_stat(pid)
+        if stat is not None and stat.session == pid:
+            found.append((stat.start_ticks, pid))
+    if not found:
+        return None
+    start_ticks, pid = min(found)
+    return MainProcess(pid, start_ticks, processes.started_ms(start_ticks))

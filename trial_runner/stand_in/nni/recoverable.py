@@ -1,0 +1,33 @@
+"""The base of tuners, assessors and advisors: a checkpoint of their state."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
+if TYPE_CHECKING:
+    from typing import Optional
+
+
+class Recoverable:
+    """The state of an algorithm, kept beyond its process."""
+
+    def load_checkpoint(self) -> None:
+        """Restores what `save_checkpoint` wrote; called when an experiment is resumed."""
+
+    def save_checkpoint(self) -> None:
+        """Writes the state to `get_checkpoint_path`."""
+
+    def get_checkpoint_path(self) -> Optional[str]:
+        """The folder for the state; None when the experiment has none."""
+        folder = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
+        return folder if folder and os.path.isdir(folder) else None
+
+    def _on_exit(self) -> None:
+        pass
+
+    def _on_error(self) -> None:
+        pass
+
+    def _missing(self, method: str) -> NotImplementedError:
+        return NotImplementedError("{} has to define {}.".format(type(self).__name__, method))
