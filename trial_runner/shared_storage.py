@@ -6,7 +6,8 @@ of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (for
 `SETTINGS`: `action` (look, use, leave), `point` (of the home folder where it is relative), `may_mount`, `mark` (None,
 or `file` below the mount point and its `text`: a mount without it is of something else), `user` (the mount's),
 `here` (where the manager has it, for sentences), and of the storage `kind`, then `source`, or `account`, `key` and
-`container`.
+`container`. In a job also `in_job`: `key_variable`, which has the key, `fixes` (state → for people there), `otherwise`
+(their last way out). It prints nothing there but a sentence on stderr, and ends with 1 then.
 
 Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
 stay. Without the permission to mount it uses `sudo`, where that asks for no password; else it says what to type.
@@ -20,6 +21,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -45,12 +47,19 @@ class Mounted(NamedTuple):
 
 
 def main() -> None:
+    in_job = SETTINGS.get("in_job")
+    if in_job:
+        SETTINGS["key"] = os.environ.pop(in_job["key_variable"], "")
     point = os.path.normpath(os.path.join(os.path.expanduser("~"), os.path.expanduser(SETTINGS["point"])))
     try:
         answer = _ACTIONS[SETTINGS["action"]](point)
     except OSError as error:
         answer = _no(FAILED, "{}: {}".format(error.filename or point, error.strerror))
-    print(json.dumps(dict(answer, point=point)), flush=True)
+    if not in_job:
+        print(json.dumps(dict(answer, point=point)), flush=True)
+    elif answer["state"] != READY:
+        fix = in_job["fixes"].get(answer["state"], answer["fix"])
+        sys.exit("sharedStorage: " + "; ".join(filter(None, (answer["sentence"], fix, in_job["otherwise"]))))
 
 
 # The actions
@@ -126,7 +135,7 @@ def _not_empty(point: str) -> Dict[str, str]:
 
 
 def _writable(point: str) -> Dict[str, str]:
-    if os.access(point, os.W_OK | os.X_OK):
+    if "in_job" in SETTINGS or os.access(point, os.W_OK | os.X_OK):  # a job needs its attempt's folder alone
         return {"state": READY}
     sentence = "user {} may not write into {}".format(_user(), point)
     return _no(DENIED, sentence, "give that user the right to, on the storage's server or with `chmod`")
@@ -199,9 +208,7 @@ def _hindrance(point: str) -> Optional[Dict[str, str]]:
 
 
 _NFS_PACKAGE = "install NFS's client: `sudo apt install nfs-common`, or `sudo dnf install nfs-utils`"
-_BLOBFUSE_PACKAGE = (
-    "install BlobFuse2 of Microsoft, as https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy says"
-)
+_BLOBFUSE_PACKAGE = "install BlobFuse2: https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy"
 
 
 def _typed(point: str) -> str:
@@ -252,9 +259,7 @@ def _mount(point: str, record: "Record") -> Dict[str, str]:
 
 def _why(failure: str) -> str:
     if "permitted" in failure or "superuser" in failure or "denied" in failure:
-        return (
-            "see that this machine may mount it: its address at the server, and CAP_SYS_ADMIN where it is a container"
-        )
+        return "see that this machine may mount it: its address at the server; CAP_SYS_ADMIN, in a container"
     return "see whether server, folder and credentials are right"
 
 

@@ -71,8 +71,9 @@ def _state(one: PlatformDescription) -> str:
 def _shared_storage() -> Iterator[str]:
     yield "## sharedStorage\n"
     yield (
-        "For `local`, `remote`, and both together; what it does is told in [Operations](operations.md#shared-storage)."
-        " Other platforms have fields of their own for the storage of their jobs.\n"
+        "For `local`, `remote`, `openpai` and `aml`; what it does is told in"
+        " [Operations](operations.md#shared-storage). Other platforms have fields of their own for the"
+        " storage of their jobs.\n"
     )
     for model in KINDS:
         yield from _model(model, "")

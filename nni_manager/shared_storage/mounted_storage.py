@@ -100,11 +100,12 @@ class MountedStorage:
         return f"{self.there}/code-{code.name}"
 
     async def put(
-        self, spec: JobSpec, variables: Mapping[str, str], code: Callable[[], Awaitable[Path]]
+        self, spec: JobSpec, variables: Mapping[str, str], code: Callable[[], Awaitable[Path]], before: str = ""
     ) -> AttemptFolder:
         """Puts everything that the attempt's container needs on the storage; repeatable.
 
-        `variables`: what its runner sees, no secrets. `code`: `Host.code`. Raises SubmitRejected, too.
+        `variables`: what its runner sees, no secrets. `code`: `Host.code`. `before`: lines of shell text that the
+        container runs before the runner. Raises SubmitRejected, too.
         """
         try:
             archive = await code()
@@ -114,7 +115,7 @@ class MountedStorage:
             raise self._unavailable(error) from error
         async with self._putting:
             await self._in_thread(lambda: self._put_shared(archive))
-        return await self._in_thread(lambda: self._put_attempt(spec, variables, self._code[archive]))
+        return await self._in_thread(lambda: self._put_attempt(spec, variables, self._code[archive], before))
 
     def start_command(self, folder: AttemptFolder, replica: str = "") -> str:
         """The command of a container, one line of shell text, without quotes or templates that a platform might take
@@ -179,16 +180,16 @@ class MountedStorage:
         self._mark = (self.here / MARK_FILE).read_text(encoding="ascii").strip()
         self._code[code] = packed
 
-    def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: _Shared) -> AttemptFolder:
+    def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: _Shared, before: str) -> AttemptFolder:
         folder = self.attempt(spec.attempt_directory)
         for name in (folder.here.name, checkpoint_directory_of(folder.here.name)):
             storage_folders.make_open(self._mount_point, f"{self._folder}/{name}")
-        script = self._script(folder, variables, code)
+        script = self._script(folder, variables, code, before)
         for name, text in ((protocol.PARAMETER_FILE, spec.parameter_record), (START_FILE, script)):
             _write(folder.here / name, partial(Path.write_text, data=text, encoding="utf-8"))
         return replace(folder, script_sha256=hashlib.sha256(script.encode()).hexdigest())
 
-    def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: _Shared) -> str:
+    def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: _Shared, before: str) -> str:
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
         values = {
             "folder": folder.there,
@@ -199,7 +200,9 @@ class MountedStorage:
         }
         quoted = {name: shlex.quote(value) for name, value in values.items()}
         program, archive = shlex.quote(storage_folders.UNPACK), shlex.quote(f"{self.there}/{code.name}")
-        return exports + _SCRIPT.format(**quoted, program=program, archive=archive, archive_sha256=code.sha256)
+        return exports + _SCRIPT.format(
+            **quoted, program=program, archive=archive, archive_sha256=code.sha256, before=before
+        )
 
     # Errors
 
@@ -252,7 +255,7 @@ if [ ! -d "${protocol.ENV_CODE_DIR}" ]; then
         python3 -I -W ignore -c {{program}} {{archive}} "$folder/.code" {{archive_sha256}} &&
         mv "$folder/.code" "${protocol.ENV_CODE_DIR}" || exit {protocol.EXIT_BAD_CODE}
 fi
-runner="$(mktemp -d)/runner.pyz" && cp {{runner}} "$runner" || exit {protocol.EXIT_CANNOT_START}
+{{before}}runner="$(mktemp -d)/runner.pyz" && cp {{runner}} "$runner" || exit {protocol.EXIT_CANNOT_START}
 if [ "$(sha256sum "$runner" | cut -c 1-64)" != {{runner_sha256}} ]; then
     echo {{runner}}: not what the manager put there: its SHA-256 is another one >&2
     exit {protocol.EXIT_CANNOT_START}

@@ -21,7 +21,8 @@ class SharedStorage(Part):
     )
     remote_mount_point: str = Field(
         min_length=1,
-        description="Where it is on machines of `remote`, absolute or below the home folder; and in jobs of `aml`.",
+        description="Where it is on machines of `remote`, absolute or below the home folder; and in jobs of `aml` and "
+        "`openpai`.",
     )
     local_mounted: Mounted = Field(
         description="What mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does); "
@@ -31,7 +32,7 @@ class SharedStorage(Part):
     mode: Mode = Field(
         default="0700",
         description="Mode of the experiment's folder there: `0711` lets trials in that run as another user than the "
-        "manager, as in containers; `0710` those of your group. In jobs of `aml`: `0711` at least.",
+        "manager, as in containers; `0710` those of your group. In jobs of `aml` and `openpai`: `0711` at least.",
     )
 
     @field_validator("local_mounted")

@@ -59,7 +59,7 @@ _PIECE_BYTES = 1024 * 1024
 _MOST_LOG_BYTES = 64 * 1024 * 1024
 _COLLECT_S = 15.0
 #: Trials say this when the storage is not there, or cannot be used.
-_NOT_THERE = "sharedStorage:"
+NOT_THERE = "sharedStorage:"
 
 T = TypeVar("T")
 #: (name, offset, limit) → what there is of a file in the attempt's folder.
@@ -133,9 +133,9 @@ class SharedFolder:
             if path is not None:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    def program_elsewhere(self, action: str, mark: Mark | None = None) -> str:
-        """The program that is asked about the storage on a machine that trials run on."""
-        return program(action, self.section, self.remote_point, user=self._user, mark=mark)
+    def program_elsewhere(self, action: str, mark: Mark | None = None, otherwise: str = "") -> str:
+        """The program that is asked about the storage where trials run. `otherwise`: as `shared_mount.program`."""
+        return program(action, self.section, self.remote_point, user=self._user, mark=mark, otherwise=otherwise)
 
     # For trials
 
@@ -167,11 +167,15 @@ class SharedFolder:
 
         `python`: the command that runs a Python there.
         """
+        return f"{self.prelude(spec, there, python)}{spec.command}"
+
+    def prelude(self, spec: JobSpec, there: str, python: str) -> str:
+        """The lines of `command` before the trial's own."""
         trial = f"{there}/trials/{attempt_directory_of(spec.name)}"
         code, output = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}"), shlex.quote(f"{trial}/{OUTPUT_FOLDER}")
-        words = shlex.quote(f"{_NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
+        words = shlex.quote(f"{NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
         failure = shlex.quote(
-            f"{_NOT_THERE} {self.archive} is not as the manager put it there, or cannot be unpacked into {trial};"
+            f"{NOT_THERE} {self.archive} is not as the manager put it there, or cannot be unpacked into {trial};"
             " see rights and room there"
         )
         unpack = unpack_command(python, f"{there}/{self.archive}", f"{trial}/{protocol.CODE_FOLDER}", self._sha256)
@@ -180,7 +184,6 @@ class SharedFolder:
             f" {{ echo {words} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
             f"rm -rf {code} && mkdir -p {code} {output} && {unpack} && cd {code} ||"
             f" {{ echo {failure} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
-            f"{spec.command}"
         )
 
     def environment(self, job_name: str, there: str) -> Mapping[str, str]:
@@ -199,7 +202,7 @@ class SharedFolder:
         """
         if report.exit_code != EXIT_OTHER_STORAGE or report.state is not JobState.FAILED:
             return report
-        _, mark, words = report.stderr_tail.rpartition(_NOT_THERE)
+        _, mark, words = report.stderr_tail.rpartition(NOT_THERE)
         if not mark:
             return report
         self._disbelieve()

@@ -1,7 +1,7 @@
 """Shared storage as machines mount it: what `trial_runner/shared_storage.py` is asked, here or elsewhere, and answers.
 
-The storage account's key is in the text of that program, which travels on standard input: never in an argument, and the
-answer does not have it.
+The storage account's key is in the text of that program, which travels on standard input, or in a variable of a job's
+container: never in an argument, and the answer does not have it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from trial_runner import protocol
 LOCAL_FIELD, REMOTE_FIELD = "sharedStorage.localMountPoint", "sharedStorage.remoteMountPoint"
 #: Seconds that a machine has for its answer; mounting may take most of it.
 ANSWER_S = 45.0
+#: Variable of a job's container by which its program gets the storage account's key.
+KEY_VARIABLE = "NNI_STORAGE_KEY"
+#: State → what users do about it in a job, which can neither type a command nor install a program.
+_FIXES = {"denied": "take an image with root as its user", "other": "see what is mounted there, or name another folder"}
+_PACKAGES = {"NFS": "nfs-common (nfs-utils)", "AzureBlob": "blobfuse2"}
 _PROGRAM = Path(protocol.__file__).parent / "shared_storage.py"
 _READ = "import sys; exec(sys.stdin.read())"
 
@@ -61,9 +66,19 @@ class MountAnswer:
 
 
 def program(
-    action: str, storage: Json, point: str, *, user: str = "", may_mount: bool = True, mark: Mark | None = None
+    action: str,
+    storage: Json,
+    point: str,
+    *,
+    user: str = "",
+    may_mount: bool = True,
+    mark: Mark | None = None,
+    otherwise: str = "",
 ) -> str:
-    """The program as text that a Python of 3.7 or newer runs. `user`: the storage is mounted for."""
+    """The program as text that a Python of 3.7 or newer runs. `user`: the storage is mounted for.
+
+    `otherwise`: it runs in a job, whose trial says what is wrong, and this as the last thing to do; without the key.
+    """
     settings: dict[str, Any] = {
         "action": action,
         "point": point,
@@ -74,6 +89,10 @@ def program(
         "here": str(storage["localMountPoint"]),
         **_address(storage),
     }
+    if otherwise:
+        settings.pop("key", None)
+        fixes = {**_FIXES, "absent": f"take an image that has {_PACKAGES[str(storage['storageType'])]}"}
+        settings["in_job"] = {"key_variable": KEY_VARIABLE, "fixes": fixes, "otherwise": otherwise}
     return f"SETTINGS = {settings!r}\n{_PROGRAM.read_text(encoding='utf-8')}"
 
 

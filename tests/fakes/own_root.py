@@ -1,7 +1,8 @@
 """How a command gets a root of its own, and is process 1 there: by bubblewrap, or by `unshare` where that fails.
 
 A root is a list of steps, each made of words: ("read", from, to) and ("bind", from, to) show a folder or a file of the
-machine, ("link", text, at) and ("folder", at) make one. `/proc`, `/dev` and `/tmp` are always there.
+machine, ("device", from, to) a device, ("link", text, at) and ("folder", at) make one. `/proc`, `/dev` and `/tmp` are
+always there.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 
 Step = tuple[str, ...]
-#: Steps, the command, and the folder where it begins → a command of the machine. Its environment is the container's.
-Maker = Callable[[Sequence[Step], Sequence[str], str], list[str]]
+#: Steps, the command, the folder where it begins, and the capabilities that it has (None: all that can be given) → a
+#: command of the machine. Its environment is the container's.
+Maker = Callable[[Sequence[Step], Sequence[str], str, Sequence[str] | None], list[str]]
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 #: Inside, an ordinary user is root, the only user.
 _ORDINARY = ("--unshare-user", "--uid", "0", "--gid", "0")
 _BUBBLEWRAP = ("bwrap", "--unshare-pid", "--as-pid-1", "--die-with-parent")
-_WORD = {"read": "--ro-bind", "bind": "--bind", "link": "--symlink", "folder": "--dir"}
+_WORD = {"read": "--ro-bind", "bind": "--bind", "device": "--dev-bind", "link": "--symlink", "folder": "--dir"}
 _UNSHARE = ("unshare", "--mount", "--pid")
 #: Also what administrators use.
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -31,7 +33,7 @@ PROGRAMS = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 def makers() -> tuple[Maker, ...]:
     """Those that work on this machine, the better one first."""
     steps = [("read", "/usr", "/usr"), *libraries()]
-    return tuple(maker for maker in (by_bubblewrap, by_unshare) if _works(maker(steps, ["/usr/bin/true"], "/")))
+    return tuple(maker for maker in (by_bubblewrap, by_unshare) if _works(maker(steps, ["/usr/bin/true"], "/", None)))
 
 
 def _works(command: list[str]) -> bool:
@@ -47,22 +49,35 @@ def libraries() -> list[Step]:
     return links + [("read", str(path), str(path)) for path in found if path.is_dir() and not path.is_symlink()]
 
 
-def by_bubblewrap(steps: Sequence[Step], command: Sequence[str], directory: str) -> list[str]:
-    """A `Maker`."""
+def by_bubblewrap(
+    steps: Sequence[Step], command: Sequence[str], directory: str, capabilities: Sequence[str] | None
+) -> list[str]:
+    """A `Maker`. To mount is root's alone: the file systems of an ordinary user's container are not the container's."""
     words = [word for kind, *rest in steps for word in (_WORD[kind], *rest)]
     user = () if os.geteuid() == 0 else _ORDINARY
     always = ("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--dir", "/tmp")
-    return [*_BUBBLEWRAP, *user, *always, *words, "--chdir", directory, "--", *command]
+    rights = [] if capabilities is None else ["--cap-drop", "ALL"]
+    rights += [word for name in capabilities or () for word in ("--cap-add", f"CAP_{name.upper()}")]
+    return [*_BUBBLEWRAP, *user, *rights, *always, *words, "--chdir", directory, "--", *command]
 
 
-def by_unshare(steps: Sequence[Step], command: Sequence[str], directory: str) -> list[str]:
+def by_unshare(
+    steps: Sequence[Step], command: Sequence[str], directory: str, capabilities: Sequence[str] | None
+) -> list[str]:
     """A `Maker`: the same root, made by a shell that becomes the command."""
     user = () if os.geteuid() == 0 else ("--map-root-user",)
     lines = ["set -e", "cd /", "umask 022", "mount -t tmpfs -o mode=755 none /mnt", *_always(), *map(_line, steps)]
     # the old root is left behind: nothing of it can be reached by any path
-    lines += ["cd /mnt", "pivot_root . .", "umount -l .", f"cd {shlex.quote(directory)}", f"exec {shlex.join(command)}"]
+    lines += ["cd /mnt", "pivot_root . .", "umount -l .", f"cd {shlex.quote(directory)}"]
+    lines.append(f"exec {shlex.join([*_limits(capabilities), *command])}")
     # the first child is process 1; by `--fork` some releases forget by which signal it ended
     return [*_UNSHARE, *user, "/bin/sh", "-c", f"/bin/sh -c {shlex.quote(chr(10).join(lines))}; exit $?"]
+
+
+def _limits(capabilities: Sequence[str] | None) -> list[str]:
+    if capabilities is None:
+        return []
+    return ["setpriv", f"--bounding-set=-all,{','.join(f'+{name}' for name in capabilities)}", "--inh-caps=-all"]
 
 
 def _always() -> list[str]:
@@ -82,6 +97,6 @@ def _line(step: Step) -> str:
     parent, source = shlex.quote(os.path.dirname(f"/mnt{step[-1]}")), shlex.quote(step[1])
     if kind == "link":
         return f"mkdir -p {parent}; ln -s {source} {at}"
-    place = f"mkdir -p {at}" if os.path.isdir(step[1]) else f"mkdir -p {parent}; touch {at}"
+    place = f"mkdir -p {at}" if os.path.isdir(step[1]) else f"mkdir -p {parent}; test -e {at} || touch {at}"
     again = f"; mount -o remount,bind,ro,nosuid,nodev {at}" if kind == "read" else ""
     return f"{place}; mount --bind {source} {at}{again}"

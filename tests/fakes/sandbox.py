@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fakes import own_root
-from tests.fakes.own_root import Step
+from tests.fakes.own_root import Maker, Step
 
 #: Variable of the process that starts containers: a JSON object of the variables that all images bring. What lies in
 #: the folders of its PYTHONPATH are packages of the image.
@@ -59,7 +59,8 @@ class Container:
     """`folder`: its own, made by `start`, which leaves `stdout`, `stderr` and `exit` there. `command`: process 1.
 
     `files`: path inside → text, executable, read-only: what the service puts there. Mounts come in their order; one may
-    lie in another. `directory`: where the command begins.
+    lie in another. `directory`: where the command begins. `steps`: more of its root, before `files`. `capabilities`:
+    what it has of root's rights, without `CAP_`; None: all that it can be given.
     """
 
     folder: Path
@@ -68,6 +69,8 @@ class Container:
     mounts: Sequence[Mount] = ()
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     directory: str = "/root"
+    steps: Sequence[Step] = ()
+    capabilities: Sequence[str] | None = None
 
 
 def missing() -> str:
@@ -87,7 +90,8 @@ def start(container: Container) -> None:
         return
     shutil.rmtree(folder, ignore_errors=True)  # what a killed start left
     folder.mkdir(parents=True)
-    made = own_root.makers()[0](_root(container), container.command, container.directory)
+    make = _maker(container)
+    made = make(_root(container), container.command, container.directory, container.capabilities)
     lasting = f"{shlex.join(made)} >stdout 2>stderr; echo $? >exit.new; mv exit.new exit"
     subprocess.run(  # detached, so that no process has to wait for it
         ["setsid", "--fork", "/bin/sh", "-c", lasting],
@@ -98,6 +102,12 @@ def start(container: Container) -> None:
         stderr=subprocess.DEVNULL,
         env=_environment(container),
     )
+
+
+def _maker(container: Container) -> Maker:
+    """By bubblewrap an ordinary user cannot give the right to mount."""
+    wants_mounts = "sys_admin" in (container.capabilities or ())
+    return own_root.makers()[-1 if wants_mounts and os.geteuid() else 0]
 
 
 def _is_started(folder: Path) -> bool:
@@ -141,17 +151,17 @@ def entering(folder: Path, command: Sequence[str]) -> list[str]:
 
 
 def _root(container: Container) -> list[Step]:
-    steps = image(container.folder, container.files)
+    steps = image(container.folder, container.files, container.steps)
     for mount in container.mounts:
         steps.append(("read" if mount.is_read_only else "bind", str(mount.source), str(mount.target)))
     return steps
 
 
-def image(folder: Path, files: Mapping[str, str] | None = None) -> list[Step]:
-    """What all images have, and these files. `folder`: for what is written to be shown."""
+def image(folder: Path, files: Mapping[str, str] | None = None, more: Sequence[Step] = ()) -> list[Step]:
+    """What all images have, and these files, after `more`. `folder`: for what is written to be shown."""
     steps: list[Step] = [*_programs(), *own_root.libraries(), *(("folder", at) for at in _FOLDERS)]
     steps += [("read", one, one) for one in _SETTINGS if os.path.exists(one)]
-    steps += [*_python(folder), *_packages()]
+    steps += [*_python(folder), *_packages(), *more]
     for number, (path, text) in enumerate({**_FILES, **(files or {})}.items()):
         written = folder / f"file-{number}"
         written.write_text(text)

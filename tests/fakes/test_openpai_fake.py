@@ -2,65 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import yaml
 
 from tests.fakes import sandbox
 from tests.fakes.openpai import exits
+from tests.fakes.openpai.client import Client, of_a_new_cluster, until
 from tests.fakes.process import FakeProcess, running
 
 pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=sandbox.missing() or "-")
-PATIENCE_S = 40
-
-
-class Client:
-    """`storage`: of this machine; jobs see it at /mnt/nfs."""
-
-    def __init__(self, fake: FakeProcess, storage: Path) -> None:
-        self.fake, self.storage = fake, storage
-
-    def call(self, method: str, path: str, *, token: str | None = "t0ken", **more: Any) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        headers |= more.pop("headers", {})
-        return httpx.request(method, f"{self.fake.address}/rest-server/api/v2{path}", headers=headers, **more)
-
-    def submit(
-        self, *commands: str, name: str = "one", role: dict[str, Any] | None = None, **fields: Any
-    ) -> httpx.Response:
-        task = {
-            "instances": 1,
-            "dockerImage": "image",
-            "commands": list(commands),
-            "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
-            **(role or {}),
-        }
-        job = {
-            "protocolVersion": 2,
-            "name": name,
-            "type": "job",
-            "taskRoles": {"main": task},
-            "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
-            "extras": {"storages": [{"name": "nfs"}]},
-            **fields,
-        }
-        return self.call("POST", "/jobs", content=yaml.safe_dump(job), headers={"Content-Type": "text/yaml"})
-
-    def status(self, name: str = "one") -> dict[str, Any]:
-        status: dict[str, Any] = self.call("GET", f"/jobs/alice~{name}").json()["jobStatus"]
-        return status
-
-    def ended(self, name: str = "one") -> dict[str, Any]:
-        until(lambda: self.status(name)["state"] in ("SUCCEEDED", "FAILED", "STOPPED"))
-        return self.status(name)
-
-    def shown(self) -> str:
-        return (self.storage / "shown").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -71,19 +24,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeProcess]:
 
 @pytest.fixture
 def client(fake: FakeProcess, tmp_path: Path) -> Client:
-    storage = tmp_path / "storage"
-    storage.mkdir()
-    users = {"alice": {"tokens": ["t0ken"], "password": "passw0rd"}, "bob": {"tokens": ["b0b"]}}
-    storages = {"nfs": str(storage), "private": {"folder": str(storage), "share": False}}
-    fake.control("reset", users=users, storages=storages)
-    return Client(fake, storage)
-
-
-def until(holds: Callable[[], Any]) -> None:
-    limit = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    return of_a_new_cluster(fake, tmp_path / "storage")
 
 
 # What runs

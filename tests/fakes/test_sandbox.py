@@ -166,3 +166,19 @@ def test_file_placed_by_the_service_can_be_run(begin: Callable[..., Path]) -> No
         "/opt/service/run", "5", files={"/opt/service/run": "#!/bin/bash\nset -u\nexit $1\n"}, directory="/tmp"
     )
     assert ended(folder) == 5, (folder / "stderr").read_text()
+
+
+def test_container_has_the_rights_that_it_is_given(begin: Callable[..., Path], maker: Maker) -> None:
+    mount = ("/bin/sh", "-c", "mkdir /mnt/own && mount --bind /usr /mnt/own && test -d /mnt/own/bin && exit 3")
+    without, given = begin(*mount, capabilities=["chown"]), begin(*mount, capabilities=["chown", "sys_admin"])
+    assert ended(without) != 3 and "permission denied" in (without / "stderr").read_text()
+    may_give = os.geteuid() == 0 or maker is own_root.by_unshare
+    assert (ended(given) == 3) == may_give, (given / "stderr").read_text()
+
+
+def test_file_that_is_there_may_be_covered_and_a_device_shown(begin: Callable[..., Path]) -> None:
+    files = {"/usr/bin/mount": "#!/bin/sh\nexit 6\n"}
+    folder = begin(
+        "/bin/sh", "-c", "echo > /dev/zzz && mount", files=files, steps=[("device", "/dev/null", "/dev/zzz")]
+    )
+    assert ended(folder) == 6, (folder / "stderr").read_text()

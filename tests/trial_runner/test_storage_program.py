@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.shared_storage.shared_mount import Mark, program
+from nni_manager.shared_storage.shared_mount import KEY_VARIABLE, Mark, program
 
 NFS = {
     "storageType": "NFS",
@@ -72,6 +72,15 @@ class Machine:
         told: dict[str, str] = json.loads(said.stdout)
         return told
 
+    def in_job(self, storage: dict[str, Any], point: Path, *, before: str) -> subprocess.CompletedProcess[str]:
+        text = program("use", storage, str(point), user="id.exp.openpai", otherwise="or do without")
+        assert KEY not in text
+        environment = {"HOME": str(self.home), "PATH": f"{self.programs}:{os.environ['PATH']}", KEY_VARIABLE: KEY}
+        command = [sys.executable, "-I", "-"]
+        return subprocess.run(
+            command, input=before + text, env=environment, capture_output=True, text=True, check=False, timeout=30
+        )
+
     @property
     def kept(self) -> list[Path]:
         """What it remembers, of mounts of ours."""
@@ -127,6 +136,31 @@ def test_a_program_that_is_not_installed(
 ) -> None:
     told = machine.ask("look", storage, tmp_path / "point", before=ROOT + NO_PROGRAMS)
     assert told["state"] == "absent" and words in told["sentence"] and fix in told["fix"]
+
+
+@pytest.mark.parametrize(
+    ("storage", "who", "words", "fix"),
+    [
+        (NFS, ROOT + NO_PROGRAMS, "no mount.nfs", "take an image that has nfs-common (nfs-utils)"),
+        (BLOB, ROOT + NO_PROGRAMS, "no blobfuse2", "take an image that has blobfuse2"),
+        (NFS, SOMEBODY, "user ann may not mount", "take an image with root as its user"),
+    ],
+)
+def test_job_says_what_can_be_done_about_a_job(
+    machine: Machine, tmp_path: Path, storage: dict[str, Any], who: str, words: str, fix: str
+) -> None:
+    machine.has("sudo", "exit 1")
+    ended = machine.in_job(storage, tmp_path / "point", before=who)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("sharedStorage: ") and words in ended.stderr
+    assert ended.stderr.endswith(f"; {fix}; or do without\n")
+
+
+def test_job_has_the_key_in_a_variable_that_is_passed_on_to_no_process(machine: Machine, tmp_path: Path) -> None:
+    machine.has("blobfuse2", f'env > {tmp_path}/seen; cat "${{3#*=}}" > {tmp_path}/settings; exit 1')
+    ended = machine.in_job(BLOB, tmp_path / "point", before=ROOT)
+    assert json.loads((tmp_path / "settings").read_text())["azstorage"]["account-key"] == KEY
+    assert KEY not in (tmp_path / "seen").read_text() + ended.stderr and not machine.kept
 
 
 def test_looking_changes_nothing(machine: Machine, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from nni_manager.platforms.aml.account import AmlAccount, Tokens
 from nni_manager.platforms.aml.assets import Assets, Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.platforms.aml.mirror import Mirror
+from nni_manager.shared_storage import mount_by_job
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import SharedFolder
@@ -39,6 +40,8 @@ from trial_runner import protocol
 #: Seconds that copying a job's files may take after its end.
 _READ_PATIENCE_S = 10.0
 _SLOW_POLL_S = 20.0
+#: For users with jobs that cannot mount shared storage.
+_OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in the workspace's own container"
 #: Jobs that a list does not have and that are asked for one by one, in one round.
 _MOST_ASKED = 10
 
@@ -49,7 +52,8 @@ class AmlPlatform(Platform[AmlConfig]):
     #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
-    mounts: ClassVar[frozenset[str]] = jobs.KINDS
+    #: The key of another kind would lie where all of the workspace read.
+    mounts: ClassVar[frozenset[str]] = frozenset({"NFS"})
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
         watches=False,
@@ -93,7 +97,7 @@ class AmlPlatform(Platform[AmlConfig]):
 
     @classmethod
     def check(cls, spec: ExperimentSpec, config: AmlConfig) -> None:
-        jobs.check(spec.shared_storage)
+        mount_by_job.check(spec.shared_storage, "aml")
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
@@ -155,8 +159,8 @@ class AmlPlatform(Platform[AmlConfig]):
         code = await self._lease.call(lambda account: self._assets.put(account, storage))
         folder = self._prefix(spec.name)
         if self._shared is not None:
-            spec, program = await jobs.prepared(self._shared, spec)
-            await storage.put(f"{folder}/{jobs.PROGRAM_FILE}", program.encode())
+            own = await mount_by_job.prepared(self._shared, spec, _OTHERWISE)
+            spec = dataclasses.replace(spec, command=f"{own.mount}{own.prelude}{spec.command}")
         await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
         await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
         body = jobs.creation(self.config, spec, resource=self.config.resource, code=code, folder=folder)

@@ -2,7 +2,7 @@
 
 A job of ours does not hold the user's command: that is on the storage, so that neither YAML, nor ``<% %>``
 templates, nor a shell changes it. In a job of the user's own, roles' commands stay in the job, as its templates are the
-user's, too. The runner's token is one of the job's `secrets`, which the portal masks.
+user's, too. The runner's token and the key of shared storage are the job's `secrets`, which OpenPAI masks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.states import USER_CODE
+from nni_manager.shared_storage.shared_mount import KEY_VARIABLE
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
@@ -76,7 +77,6 @@ def _parsed(text: str) -> Mapping[str, Any]:
 OURS = "nniManager"
 _ROLE = "taskrole"
 _IMAGE = "docker_image_0"
-_TOKEN = "nniTrialToken"  # noqa: S105 (a name)
 _INDEX = "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 #: OpenPAI makes the commands of a role lines of a script of bash that begins so.
 _SCRIPT = "set -o errexit -o nounset -o pipefail"
@@ -100,7 +100,23 @@ def is_of(config: Any, spec: JobSpec) -> bool:
     return found.get("experiment") == spec.experiment_id and spec.nonce in ("", found.get("nonce"))
 
 
-def own_job(config: OpenpaiConfig, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
+class Secrets:
+    """The secrets of a job: name → value, and the shell text that gives them to the runner.
+
+    OpenPAI shows none of them, and puts them into the commands on the machine that runs these.
+    """
+
+    def __init__(self, spec: JobSpec, storage_key: str) -> None:
+        """`storage_key`: of shared storage; empty: it has none."""
+        named = {
+            "nniTrialToken": (protocol.ENV_TOKEN, spec.runner_environment.get(protocol.ENV_TOKEN)),
+            "nniStorageKey": (KEY_VARIABLE, storage_key),
+        }
+        self.values = {name: value for name, (_, value) in named.items() if value}
+        self.exports = "".join(f"export {named[name][0]}='<% $secrets.{name} %>'; " for name in self.values)
+
+
+def own_job(config: OpenpaiConfig, spec: JobSpec, name: str, start: Start, secrets: Secrets) -> dict[str, Any]:
     """A job of our own, made of the section's fields."""
     storage, path = config.storage_config_name, config.container_storage_mount_point
     assert storage is not None and path is not None, "the section was judged"
@@ -122,18 +138,24 @@ def own_job(config: OpenpaiConfig, spec: JobSpec, name: str, start: Start) -> di
                     "cpu": config.trial_cpu_number,
                     "memoryMB": config.trial_memory_size,
                 },
-                "commands": [_command(spec, start(""))],
+                "commands": [_command(secrets, start(""))],
             }
         },
         "extras": {"storages": [mount], "submitFrom": "submit-job-v2", OURS: mark(spec)},
     }
-    return _with_common(job, config, spec)
+    return _with_common(job, config, secrets)
 
 
 def users_job(
-    user_job: Mapping[str, Any], config: OpenpaiConfig, spec: JobSpec, name: str, start: Start
+    user_job: Mapping[str, Any],
+    config: OpenpaiConfig,
+    spec: JobSpec,
+    name: str,
+    start: Start,
+    secrets: Secrets,
+    prelude: str = "",
 ) -> dict[str, Any]:
-    """The user's job of protocol 2 with our names, commands and missing fields."""
+    """The user's job of protocol 2 with our names, commands and missing fields. `prelude`: before each role's lines."""
     job = {**copy.deepcopy(dict(user_job)), "name": name}
     reporter = reporting_role(job, config)
     for role, its in job["taskRoles"].items():
@@ -141,11 +163,11 @@ def users_job(
         if role == reporter:
             many = int(its.get("instances", 1)) > 1
             replica = f"$([ {_INDEX} = 0 ] || echo {replica})" if many else ""
-        text = "\n".join([_SCRIPT, *(str(command).strip() for command in its.get("commands", []))])
+        text = prelude + "\n".join([_SCRIPT, *(str(command).strip() for command in its.get("commands", []))])
         if _END in text.splitlines():
             raise InvalidInput(f"openpaiConfig: taskRoles.{role}.commands: must not have the line {_END}")
         given = f"{protocol.ENV_COMMAND}=$(cat <<'{_END}'\n{text}\n{_END}\n)\nexport {protocol.ENV_COMMAND}"
-        its["commands"] = [f"{given}\n{_command(spec, start(replica))}"]
+        its["commands"] = [f"{given}\n{_command(secrets, start(replica))}"]
     extras = job["extras"] = {"submitFrom": "submit-job-v2", **(job.get("extras") or {}), OURS: mark(spec)}
     storage = config.storage_config_name
     if storage is not None:
@@ -153,7 +175,17 @@ def users_job(
         if not any(isinstance(one, dict) and one.get("name") == storage for one in known):
             path = config.container_storage_mount_point or f"/mnt/{storage}"
             extras["storages"] = [*known, {"name": storage, **_mount_path(storage, path)}]
-    return _with_common(job, config, spec)
+    return _with_common(job, config, secrets)
+
+
+def require_one_task(job: Mapping[str, Any]) -> None:
+    """Raises InvalidInput for a job of several tasks: the trial's folder on shared storage is that of one."""
+    tasks = sum(int(its.get("instances", 1)) for its in job["taskRoles"].values())
+    if tasks > 1:
+        raise InvalidInput(
+            f"sharedStorage: the job configuration has {tasks} tasks, and a trial's folder there is that of one; remove"
+            " this section, and let tasks share a storage of OpenPAI's (storageConfigName)"
+        )
 
 
 def reporting_role(job: Mapping[str, Any], config: OpenpaiConfig) -> str:
@@ -186,11 +218,11 @@ def mount_point(config: OpenpaiConfig, user_job: Mapping[str, Any] | None) -> st
     )
 
 
-def _with_common(job: dict[str, Any], config: OpenpaiConfig, spec: JobSpec) -> dict[str, Any]:
+def _with_common(job: dict[str, Any], config: OpenpaiConfig, secrets: Secrets) -> dict[str, Any]:
     if config.virtual_cluster:
         job["defaults"] = {**(job.get("defaults") or {}), "virtualCluster": config.virtual_cluster}
-    if token := spec.runner_environment.get(protocol.ENV_TOKEN):
-        job["secrets"] = {**(job.get("secrets") or {}), _TOKEN: token}
+    if secrets.values:
+        job["secrets"] = {**(job.get("secrets") or {}), **secrets.values}
     return job
 
 
@@ -200,9 +232,7 @@ def _mount_path(storage: str, path: str) -> dict[str, str]:
     return {} if f"{path}/".startswith(f"{usual}/") else {"mountPath": path}
 
 
-def _command(spec: JobSpec, start: str) -> str:
+def _command(secrets: Secrets, start: str) -> str:
     """The command of a role's containers: a line of a script of bash that would end at the first failure. It ends with
     no code from 128 on: most of those make the job start again, always. No signal reaches it."""
-    has_token = protocol.ENV_TOKEN in spec.runner_environment
-    token = f"export {protocol.ENV_TOKEN}=<% $secrets.{_TOKEN} %>; " if has_token else ""
-    return f"{token}c=0; ({start}) || c=$?; [ $c -lt 128 ] || c={USER_CODE}; exit $c"
+    return f"{secrets.exports}c=0; ({start}) || c=$?; [ $c -lt 128 ] || c={USER_CODE}; exit $c"

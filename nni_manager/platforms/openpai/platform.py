@@ -10,7 +10,8 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlencode
@@ -27,7 +28,10 @@ from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
 from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.job import UserJob
+from nni_manager.shared_storage import mount_by_job
+from nni_manager.shared_storage.mount_by_job import OwnMount
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
+from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs
@@ -37,6 +41,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds that a submission waits for its turn; for longer, there is no room.
 _SHORT_WAIT_S = 5.0
+#: For users with jobs that cannot mount shared storage.
+_OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in a storage of OpenPAI's (storageConfigName)"
 _FIELDS = ("localStorageMountPoint", "containerStorageMountPoint")
 #: OpenPAI's own code → the field that is wrong.
 _FAULTS = {
@@ -50,10 +56,7 @@ _FAULTS = {
 class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     """The adapter of `openpai`: it polls the cluster and reads results from the storage."""
 
-    instead_of_shared_storage: ClassVar[str] = (
-        "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
-        " containerStorageMountPoint"
-    )
+    mounts: ClassVar[frozenset[str]] = KINDS
     changeable: ClassVar[frozenset[str]] = frozenset(
         {
             "dockerImage",
@@ -66,6 +69,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     def __init__(self, config: OpenpaiConfig, host: Host) -> None:
         super().__init__(config, host)
         self._user_job = UserJob(config, host.folder / host.service / "job.yml")
+        self._shared = SharedFolder.of(host, in_containers=True)
 
     def _account(self) -> OpenpaiAccount:
         return OpenpaiAccount(self.config.host, self.config.username)
@@ -80,15 +84,19 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
 
     @classmethod
     def check(cls, spec: ExperimentSpec, config: OpenpaiConfig) -> None:
+        mount_by_job.check(spec.shared_storage, "openpai")
         user_job = UserJob(config, None).read()
         jobs.mount_point(config, user_job)
         if user_job is not None:
             jobs.reporting_role(user_job, config)
+            if spec.shared_storage is not None:
+                jobs.require_one_task(user_job)
         elif config.reporter is not None:
             raise InvalidInput("reporter: names a task role of a job configuration, and there is none; remove it")
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        return await preflight.look(self.config, self._lease)
+        storage = () if self._shared is None else (await self._shared.preflight(),)
+        return (*storage, *await preflight.look(self.config, self._lease))
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._user_job.keep)
@@ -103,30 +111,37 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         if (wait_s := self._lease.connection.submit_wait_s()) > _SHORT_WAIT_S and not spec.is_repeat:
             return NoRoom(why=_too_often(wait_s))
-        user_job = self._user_job.kept
-        variables = variables_of(spec, "openpai")
-        if user_job is not None:
-            del variables[protocol.ENV_COMMAND]  # each role has its own
-        folder = await self._folders.storage.put(spec, variables, self.host.code)
-
-        def start(replica: str) -> str:
-            return self._folders.storage.start_command(folder, replica)
-
+        make = await self._maker(spec)
         for name in _names(spec):
             if spec.is_repeat and (found := await self._config(name)) is not None:
                 if jobs.is_of(found, spec):
                     return self._handle(spec, name)
                 continue
-            if user_job is None:
-                job = jobs.own_job(self.config, spec, name, start)
-            else:
-                job = jobs.users_job(user_job, self.config, spec, name, start)
-            outcome = await self._send(job, spec)
+            outcome = await self._send(make(name), spec)
             if isinstance(outcome, NoRoom):
                 return outcome
             if outcome:
                 return self._handle(spec, name)
         raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(_names(spec))}; remove those")
+
+    async def _maker(self, spec: JobSpec) -> Callable[[str], Json]:
+        """Makes the job of a name, once what its container needs is on storage."""
+        own = OwnMount() if self._shared is None else await mount_by_job.prepared(self._shared, spec, _OTHERWISE)
+        user_job = self._user_job.kept
+        variables = variables_of(dataclasses.replace(spec, command=f"{own.prelude}{spec.command}"), "openpai")
+        if user_job is not None:
+            del variables[protocol.ENV_COMMAND]  # each role has its own
+        folder = await self._folders.storage.put(spec, variables, self.host.code, own.mount)
+        start = partial(self._folders.storage.start_command, folder)
+        secrets = jobs.Secrets(spec, self._key)
+        if user_job is None:
+            return lambda name: jobs.own_job(self.config, spec, name, start, secrets)
+        return lambda name: jobs.users_job(user_job, self.config, spec, name, start, secrets, own.prelude)
+
+    @property
+    def _key(self) -> str:
+        """The key of the shared storage's account; empty: there is none."""
+        return "" if self._shared is None else str(self._shared.section.get("storageAccountKey") or "")
 
     async def _send(self, job: Json, spec: JobSpec) -> bool | NoRoom:
         """Whether a job was taken; False: a foreign job has that name. Raises SubmitRejected."""
@@ -185,13 +200,30 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         report = states.report(entry, detail)
         place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
-        return self._noted(handle, self._folders.storage.explained(report, _FIELDS))
+        explained = mount_by_job.explained(report) or self._folders.storage.explained(report, _FIELDS)
+        return self._noted(handle, explained)
 
     def _link(self, handle: JobHandle) -> str:
         query = urlencode({"username": self.config.username, "jobName": _name(handle)})
         return f"{self.config.host}/job-detail.html?{query}"
 
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
+            return await self._shared.read_log(handle.job_name, offset, limit)
+        return await super().read_file(handle, name, offset, limit)
+
     # Ending
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        if (shared := self._shared) is not None:
+            names = [handle.job_name for handle in handles]
+            await asyncio.gather(*(shared.collect(name, partial(self._folders.read, name)) for name in names))
+        await super().forget(handles)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._shared is not None:
+            await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():

@@ -10,6 +10,8 @@ What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsof
 - lists, details, states: `controllers/v2/job.js`, `models/v2/utils/frameworkConverter.js`
 - process 1 and how codes are replaced: `src/runtime`, `src/runtime.d/runtime_entry.sh`, `user.sh`,
   `go/pkg/aggregator/error_aggregator.go`, and `src/k8s-job-exit-spec/config/k8s-job-exit-spec.yaml`
+- the cluster's own storages (NFS alone): `models/v2/storage.js`
+- what a container may mount by itself: `generateTaskRole` of `models/v2/job/k8s.js`; `own_mounts` says more
 
 Guesses, as their sources are elsewhere or say nothing:
 
@@ -19,4 +21,9 @@ Guesses, as their sources are elsewhere or say nothing:
 - What a quota answers, of which the sources have the name alone, and what a gateway answers in an outage.
 - The phrase of an evicted task, `PodEvicted`; its code is -1000.
 - The words in which a job's text is refused.
+- That a cluster lets containers mount: the server gives each the right (SYS_ADMIN); where something on the way takes it
+  away, a mount is not permitted.
+- The images: the fake's have `nfs-common` and `blobfuse2`, most have neither. Their user is root.
+- The capabilities that the server does not name: the default of container engines.
+- That `blobfuse2` waits for a server that does not answer, and what it says without the right to mount.
 """

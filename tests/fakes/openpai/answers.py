@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.fakes.openpai import exits
 from tests.fakes.openpai.cluster import COMPLETED, Job, Task, shown_state
+from tests.fakes.openpai.runtime import Storage
 
 
 def summary(job: Job) -> dict[str, Any]:
@@ -142,3 +143,9 @@ def clusters(names: tuple[str, ...]) -> dict[str, Any]:
         "resourcesTotal": much,
     }
     return dict.fromkeys(names, one)
+
+
+def volume(storage: Storage) -> dict[str, Any]:
+    """What the detail of a storage has more than its entry in the list."""
+    data = {"server": storage.server, "path": storage.path} if storage.server else {}
+    return {"type": "nfs", "data": data, "readOnly": storage.readOnly}

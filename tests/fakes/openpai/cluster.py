@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.fakes import sandbox
 from tests.fakes.openpai import exits, runtime
-from tests.fakes.openpai.runtime import Storage
+from tests.fakes.openpai.own_mounts import Image, Network
+from tests.fakes.openpai.runtime import Place, Storage
 
 #: Native states of an attempt, in their order.
 REQUESTED, PREPARING, RUNNING, DELETING, COMPLETED = (
@@ -92,12 +93,18 @@ def shown_state(sub_state: str, code: int | None) -> str:
 
 
 class Cluster:
-    """`folder`: outlives a restart. `hold`: jobs wait until they are begun. `pretended_s`: they have no containers."""
+    """`folder`: outlives a restart. `hold`: jobs wait until they are begun. `pretended_s`: they have no containers.
+
+    `image_packages`, `may_mount`, `may_install`: of `Image`, for containers that begin from now on. `mount_fault`: of
+    `Network`.
+    """
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
         self._folder, self._now = folder, now
         self.hold, self.pretended_s, self.grace_s = False, 0.0, 30.0
         self.storages: dict[str, Storage] = {}
+        self.image_packages, self.may_mount, self.may_install = list(Image().packages), True, True
+        self.network, self._mount_fault = Network(folder / "network"), ""
         self.jobs: dict[tuple[str, str], Job] = {}
         for file in sorted((folder / "jobs").glob("*.json")):
             told = json.loads(file.read_text())
@@ -111,6 +118,15 @@ class Cluster:
     @property
     def is_busy(self) -> bool:
         return any(job.sub_state != COMPLETED for job in self.jobs.values())
+
+    @property
+    def mount_fault(self) -> str:
+        return self._mount_fault
+
+    @mount_fault.setter
+    def mount_fault(self, fault: str) -> None:
+        self._mount_fault = fault
+        self.network.tell(fault)
 
     def add(self, user: str, config: dict[str, Any], text: str) -> Job:
         job = self.jobs[user, config["name"]] = Job(user, config, text, self.now_ms // 1000 * 1000)
@@ -164,9 +180,11 @@ class Cluster:
         roles = job.config["taskRoles"]
         job.tasks = [Task(role, index) for role in roles for index in range(roles[role].get("instances", 1))]
         if not self.pretended_s:
+            self.network.tell(self.mount_fault)
+            image = Image(tuple(self.image_packages), self.may_mount, self.may_install)
+            place = Place(self.storages, self.network, image)
             for task in job.tasks:
-                folder = self._container(job, task)
-                runtime.start(folder, job.user, job.config, task.role, task.index, self.storages)
+                runtime.start(self._container(job, task), job.user, job.config, task.role, task.index, place)
 
     def _watch(self, job: Job) -> None:
         if self.pretended_s:

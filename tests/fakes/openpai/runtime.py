@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes import sandbox
-from tests.fakes.openpai import exits, protocol
+from tests.fakes.openpai import exits, own_mounts, protocol
+from tests.fakes.openpai.own_mounts import Image, Network
 from tests.fakes.sandbox import Container, Mount
 
 _HOME = "/usr/local/pai"
@@ -48,11 +49,21 @@ class Storage:
     folder: str
     share: bool = True
     readOnly: bool = False
+    #: What the cluster itself mounts, where it is NFS.
+    server: str = ""
+    path: str = ""
 
 
-def start(
-    folder: Path, user: str, job: Mapping[str, Any], role: str, index: int, storages: Mapping[str, Storage]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What containers find around them. `storages`: what the cluster mounts for them; the others: what they mount."""
+
+    storages: Mapping[str, Storage]
+    network: Network
+    image: Image
+
+
+def start(folder: Path, user: str, job: Mapping[str, Any], role: str, index: int, place: Place) -> None:
     """`folder`: of this attempt of this task."""
     logs = folder.with_name(f"{folder.name}-logs")
     logs.mkdir(parents=True, exist_ok=True)
@@ -60,10 +71,13 @@ def start(
         f"{_HOME}/runtime": _RUNTIME,
         f"{_HOME}/runtime.d/runtime_entry.sh": _ENTRY,
         f"{_HOME}/runtime.d/user.sh": _USER + protocol.commands(job, role),
+        **own_mounts.files(place.image, place.network),
     }
-    mounts = [Mount(logs, Path(_HOME) / "logs"), *_mounts(user, job, storages)]
+    mounts = [Mount(logs, Path(_HOME) / "logs"), *_mounts(user, job, place.storages)]
     environment = _environment(user, job, role, index)
-    sandbox.start(Container(folder, [f"{_HOME}/runtime"], environment, mounts, files, directory="/"))
+    steps = tuple(own_mounts.steps(folder.with_name(f"{folder.name}-sbin"), place.image, place.network))
+    rights = place.image.capabilities
+    sandbox.start(Container(folder, [f"{_HOME}/runtime"], environment, mounts, files, "/", steps, rights))
 
 
 def ended(folder: Path) -> tuple[int, dict[str, Any] | None] | None:

@@ -54,21 +54,26 @@ class RestServer(FakeService):
     def _begin(self) -> None:
         self.cluster, self.accounts = Cluster(self._folder, self._now), Accounts(self._folder)
         self.limits, self.faults = Limits(self._now), Faults()
-        self._set_storages(self.accounts.users.pop("", {}).get("storages", {}))
+        self._set_storages(self.accounts.users.pop("", {}))
 
     # Control
 
     def _set(self, told: Mapping[str, Any]) -> None:
-        """`users`, `storages` (name → folder, or fields of `Storage`), `limits`."""
-        storages = told.get("storages", {})
-        self.accounts.replace({**told.get("users", {}), "": {"storages": storages}})
+        """`users`, `storages` (name → folder, or fields of `Storage`), `exports` and `blobs` of `Network`, `limits`."""
+        kept = {kind: told.get(kind, {}) for kind in ("storages", "exports", "blobs")}
+        self.accounts.replace({**told.get("users", {}), "": kept})
         del self.accounts.users[""]
-        self._set_storages(storages)
+        self._set_storages(kept)
         self.limits.windows = {**DEPLOYED, **{kind: tuple(one) for kind, one in told.get("limits", {}).items()}}
 
-    def _set_storages(self, storages: Mapping[str, Any]) -> None:
+    def _set_storages(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        storages = kept.get("storages", {})
         told = {name: {"folder": one} if isinstance(one, str) else one for name, one in storages.items()}
         self.cluster.storages = {name: Storage(**one) for name, one in told.items()}
+        network = self.cluster.network
+        network.exports, network.blobs = dict(kept.get("exports", {})), dict(kept.get("blobs", {}))
+        nfs = [one for one in self.cluster.storages.values() if one.server]
+        network.exports |= {f"{one.server}:{one.path}": one.folder for one in nfs}
 
     def _reset(self, told: Mapping[str, Any]) -> None:
         """A new cluster; nothing of the old one runs."""
@@ -161,7 +166,7 @@ class RestServer(FakeService):
             case "GET", ["storages"]:
                 return JSONResponse({"storages": [self._storage(name) for name in self.cluster.storages]})
             case "GET", ["storages", name]:
-                return JSONResponse({**self._storage(name), "type": "nfs", "data": {}})
+                return JSONResponse({**self._storage(name), **answers.volume(self.cluster.storages[name])})
             case "GET", ["jobs"]:
                 return JSONResponse(self._list({key: value[-1] for key, value in parse_qs(request.url.query).items()}))
             case "POST", ["jobs"]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from nni_manager.config import admission
 from nni_manager.config.experiment_file import load
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
-from nni_manager.platforms.openpai.config import OpenpaiConfig
-from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 
 pytestmark = pytest.mark.unit
 
 ROLE = {"dockerImage": "image", "commands": ["true"], "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}}
+_MOUNTED = {"remoteMountPoint": "/mnt/nni", "localMounted": "usermount"}
+NFS = {**_MOUNTED, "storageType": "NFS", "nfsServer": "files", "exportedDirectory": "/data"}
+BLOB = {
+    **_MOUNTED,
+    "storageType": "AzureBlob",
+    "storageAccountName": "shop",
+    "storageAccountKey": "a2V5",
+    "containerName": "models",
+}
 JOB = {"protocolVersion": 2, "name": "mine", "type": "job", "taskRoles": {"main": ROLE}}
 
 
@@ -36,9 +45,10 @@ def section(folder: Path, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def judged(folder: Path, **changes: Any) -> None:
-    """As `nnictl config check` does."""
+def judged(folder: Path, storage: dict[str, Any] | None = None, **changes: Any) -> None:
+    """As `nnictl config check` does. `storage`: the section `sharedStorage`, its folder here beside the code."""
     config = {
+        **({} if storage is None else {"sharedStorage": {**storage, "localMountPoint": "/srv/nni"}}),
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCommand": "true",
         "trialConcurrency": 1,
@@ -47,7 +57,7 @@ def judged(folder: Path, **changes: Any) -> None:
         "trainingService": section(folder, **changes),
     }
     spec = load(yaml.safe_dump(config), directory=folder)
-    OpenpaiPlatform.check(spec, OpenpaiConfig.model_validate(spec.platforms[0].settings))
+    admission.check(spec)
 
 
 @pytest.mark.parametrize(
@@ -94,3 +104,31 @@ def test_faulty_section_is_refused_by_field(tmp_path: Path, changes: dict[str, A
 def test_valid_sections_are_accepted(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "job.yml").write_text(yaml.safe_dump(JOB))
     judged(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("mounted", ["usermount", "nnimount"])
+@pytest.mark.parametrize("storage", [NFS, BLOB], ids=["nfs", "blob"])
+def test_shared_storage_is_accepted(tmp_path: Path, storage: dict[str, Any], mounted: str) -> None:
+    judged(tmp_path, {**storage, "localMounted": mounted})
+    judged(tmp_path, {**storage, "localMounted": mounted}, openpaiConfig=JOB)
+
+
+@pytest.mark.parametrize(
+    ("storage", "changes", "words"),
+    [
+        ({**NFS, "localMounted": "nomount"}, {}, "localMounted.*cannot be nomount"),
+        ({**NFS, "remoteMountPoint": "nni"}, {}, r"^sharedStorage\.remoteMountPoint: jobs of openpai need a full path"),
+        (NFS, {"openpaiConfig": {**JOB, "taskRoles": {"main": ROLE, "other": ROLE}}}, "^sharedStorage: .* has 2 tasks"),
+        (
+            NFS,
+            {"openpaiConfig": {**JOB, "taskRoles": {"main": {**ROLE, "instances": 3}}}},
+            "^sharedStorage: .* 3 tasks",
+        ),
+    ],
+)
+def test_shared_storage_that_jobs_cannot_use_is_refused(
+    tmp_path: Path, storage: dict[str, Any], changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((ConfigInvalid, InvalidInput)) as raised:
+        judged(tmp_path, storage, **changes)
+    assert re.search(words, str(raised.value))

@@ -1,0 +1,57 @@
+"""Shared storage that a job's container mounts by itself, before the trial runs there.
+
+The text that mounts it may lie where others read, and holds no secret: an account's key comes to the container in the
+variable `shared_mount.KEY_VARIABLE`, in the platform's own way, and the trial does not have that. A storage that the
+container has mounted already is used as it is.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec, JobState
+from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE
+from nni_manager.shared_storage.shared_folder import NOT_THERE, SharedFolder
+from nni_manager.shared_storage.shared_mount import KEY_VARIABLE, REMOTE_FIELD
+
+_END = "END_OF_THE_STORAGE_PROGRAM"
+
+
+def check(storage: Json | None, service: str) -> None:
+    """Raises InvalidInput for storage with an unknown path in containers."""
+    if storage is not None and not str(storage["remoteMountPoint"]).startswith("/"):
+        raise InvalidInput(f"{REMOTE_FIELD}: jobs of {service} need a full path, such as /mnt/nni; write one")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMount:
+    """Two parts of shell text: `mount` ends a container that cannot mount the storage, with `EXIT_OTHER_STORAGE` and a
+    sentence; `prelude`, before the trial's command, takes that into its folder there."""
+
+    mount: str = ""
+    prelude: str = ""
+
+
+def explained(report: Observation) -> Observation | None:
+    """The report on a job with a container that could not mount the storage; None: it ended for another reason."""
+    _, mark, words = report.stderr_tail.rpartition(NOT_THERE)
+    if report.exit_code != EXIT_OTHER_STORAGE or report.state is not JobState.FAILED or not mark:
+        return None
+    first, *_ = words.strip().splitlines() or [""]
+    return replace(report, message=f"{REMOTE_FIELD}: {first}")
+
+
+async def prepared(shared: SharedFolder, spec: JobSpec, otherwise: str) -> OwnMount:
+    """What the container of a job does, once the trial's folder is on the storage. `otherwise`: what users do with
+    jobs that cannot mount it. Raises PlatformUnavailable and SubmitRejected."""
+    await shared.place(spec)
+    program = shared.program_elsewhere("use", await shared.ready(), otherwise)
+    there = shared.there(shared.remote_point)
+    named = shared.environment(spec.name, there).items()
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in named)
+    run = f"python3 -I -W ignore - <<'{_END}' || exit {EXIT_OTHER_STORAGE}\n{program}\n{_END}\n"
+    return OwnMount(f"{run}unset {KEY_VARIABLE}\n", f"{exports}{shared.prelude(spec, there, 'python3')}")
