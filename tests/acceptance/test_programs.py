@@ -36,6 +36,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [-9, 9]}}
 @pytest.fixture
 def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
     """This process has the environment of its commands."""
+    before = psutil.Process().children()
     with command_line(tmp_path) as line:
         for name, value in line.environment.items():
             monkeypatch.setenv(name, value)
@@ -43,7 +44,7 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLin
         monkeypatch.setattr(subprocess, "Popen", Popen)  # daemons that this process starts are forked
         yield line
         line.end()
-    psutil.wait_procs(psutil.Process().children(), timeout=10)  # daemons that this process started
+    psutil.wait_procs(set(psutil.Process().children()) - set(before), timeout=10)  # daemons that this process started
 
 
 def settings(**fields: object) -> dict[str, object]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from tests import left_children
 from trial_runner import protocol
 from trial_runner.keeper.code.background import BackgroundWork, Then
 from trial_runner.keeper.code.copying import TellStep, Unpacking
@@ -29,9 +29,8 @@ def errors() -> list[Exception]:
 
 @pytest.fixture
 def loop(errors: list[Exception]) -> Iterator[Loop]:
-    yield Loop(errors.append)
-    for child in psutil.Process().children():
-        child.wait(10)
+    with left_children.reaped():
+        yield Loop(errors.append)
 
 
 @pytest.fixture
