@@ -18,8 +18,7 @@ from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote import ssh_machines
 from tests.platforms.remote.ssh_machines import PASSWORD, InProcessMachine
 
-# a start in no time meets the machine while it closes: what it accepts then, asyncio leaves open
-pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 Serve = Callable[[Coroutine[Any, Any, None]], None]

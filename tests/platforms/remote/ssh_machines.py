@@ -79,34 +79,39 @@ class InProcessMachine(SshMachine):
         self.server = ""
         self._connections: set[asyncssh.SSHServerConnection] = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
+        self._listening: socket.socket
         self._serving: set[asyncio.Task[Any]] = set()
 
     def credentials(self) -> dict[str, Any]:
         return {"password": PASSWORD}
 
     async def start(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", self.port))
         self._acceptor = await asyncssh.listen(
-            "127.0.0.1",
-            self.port,
+            sock=self._listening,
             server_factory=lambda: _Server(self),
             server_host_keys=[self.host_key],
             process_factory=self._serve,
             encoding=None,
             allow_scp=False,
-            reuse_address=True,
             server_version=self.server,
         )
 
     async def stop(self) -> None:
         if self._acceptor is not None:
+            # before the server closes: asyncio would leave open what was accepted, and is no connection yet
+            asyncio.get_running_loop().remove_reader(self._listening)
+            await self._abort_all()
             self._acceptor.close()
-            for _ in range(_TURNS):  # what was accepted as it closed is a connection some turns later
-                for connection in tuple(self._connections):
-                    connection.abort()
-                await asyncio.sleep(0)
             await self._acceptor.wait_closed()
             self._acceptor = None
             await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _abort_all(self) -> None:
+        for _ in range(_TURNS):  # what was accepted is a connection some turns later
+            for connection in tuple(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)
 
     async def _serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         serving = asyncio.current_task()
