@@ -124,9 +124,12 @@ class Middlebox:
             self.port = server.sockets[0].getsockname()[1]
             ready.set()
             await over.wait()
-            server.close()
+            # before it closes: Python before 3.12 leaves open what was accepted, and is no connection yet
+            for listening in server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
+            server.close()
             for task in connections:
                 task.cancel()
             await asyncio.gather(*connections, return_exceptions=True)
