@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -72,7 +73,7 @@ class NamespacedMachine:
         """Power: its sshd runs, its files are as they were."""
         test = self.folder.parents[1]  # it may be below /tmp, of which the machine has its own
         script = (
-            f"cd {test} && mount --make-rprivate / && mount --bind {self.folder}/tmp /tmp &&"
+            f"cd {test} && mount --make-rprivate / &&{self._packages()} mount --rbind {self.folder}/tmp /tmp &&"
             " mount -o remount,bind,noexec /tmp &&"
             f" mkdir -p {test} && mount --no-canonicalize --bind . {test} && hostname {self.name} && cd / &&"
             f" exec {shutil.which('sshd')} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log"
@@ -85,6 +86,13 @@ class NamespacedMachine:
         while not self._answers():
             assert time.monotonic() < deadline and self._process.poll() is None, f"{self.name} does not start"
             time.sleep(0.05)
+
+    def _packages(self) -> str:
+        """Commands that keep this Python's packages in the machine's own /tmp, where they are below /tmp."""
+        if not Path(sys.prefix).is_relative_to("/tmp"):
+            return ""
+        there = f"{self.folder}{sys.prefix}"
+        return f" mkdir -p {there} && mount --bind {sys.prefix} {there} &&"
 
     def off(self) -> None:
         """No power: every process of it is gone at once."""
