@@ -34,8 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--beside", metavar="COMMAND", help="runs beside the tests; its output is shown when they are over"
     )
     asked = parser.parse_args(arguments)
+    if status := _collect():
+        return status
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
-        _compile()
         beside, rerun = _run_beside_each_other(asked.n)
         alone = _pytest("-m", "alone", *_files_marked("alone"))
         command = _end_of(other, output)
@@ -43,10 +44,16 @@ def main(arguments: list[str] | None = None) -> int:
     return max(beside, alone, command)
 
 
-def _compile() -> None:
-    """Tests are rewritten for their asserts once, and not by each process that runs them: that is twice what collecting
-    them takes. What cannot be collected is told by the run."""
-    subprocess.run([*_PYTEST, "--collect-only", "-qq"], stdout=subprocess.DEVNULL)
+def _collect() -> int:
+    """The exit status; what cannot be collected fails the run before it begins, as a file does not come right alone.
+
+    Tests are rewritten for their asserts here once, and not by each process that runs them: that is twice what
+    collecting them takes.
+    """
+    done = subprocess.run([*_PYTEST, "--collect-only", "-qq"], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        print(done.stdout, end="", flush=True)
+    return done.returncode
 
 
 def _run_beside_each_other(count: str) -> tuple[int, list[str]]:

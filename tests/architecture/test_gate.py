@@ -214,12 +214,23 @@ def test_repeated_failure_fails_the_run_and_the_rest_runs(tmp_path: Path) -> Non
     assert (tmp_path / "alone").exists()
 
 
+def test_file_that_cannot_be_collected_fails_the_run_before_it_begins(tmp_path: Path) -> None:
+    """Two files of one name, say: by itself each is read well, so that running it again would hide the fault."""
+    write(tmp_path, UNSTEADY)
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "test_same.py").write_text("def test_it():\n    pass\n")
+    said, status = python_says(tmp_path, "tests.gate", "-n", "1")
+    assert status == 2 and "import file mismatch" in said and "RERUN" not in said, said
+    assert not (tmp_path / "alone").exists()
+
+
 def test_tests_are_compiled_before_they_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, UNSTEADY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    gate._compile()
+    assert gate._collect() == 0
     assert [path.name for path in tmp_path.glob("__pycache__/test_it.*-pytest-*.pyc")], "with its asserts rewritten"
 
 
@@ -259,7 +270,7 @@ def test_the_worst_part_is_the_exit_status(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gate, "_pytest", pytest_ends)
-    monkeypatch.setattr(gate, "_compile", lambda: None)
+    monkeypatch.setattr(gate, "_collect", lambda: 0)
     assert gate.main(["--beside", f"sh -c 'exit {beside}'"]) == status
     assert len(asked) == runs and asked[-1] == ("-m", "alone", "test_slow.py")
 

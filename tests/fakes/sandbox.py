@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ SOON_READ = json.dumps({"NNI_RUNNER_DRAIN_S": "1"})
 #: The image's `python3` comes first.
 PATH = f"{Path(os.path.realpath(sys.executable)).parent}:{own_root.PROGRAMS}"
 _MARK = "FAKE_CONTAINER"
+_LONGEST_END_S = 20
 _PACKAGES = "/opt/image"
 _FOLDERS = ("/root", "/home", "/mnt", "/opt", "/run", "/var/tmp", "/var/log")
 _SETTINGS = ("/etc/ld.so.cache", "/etc/ssl", "/etc/alternatives", "/etc/resolv.conf", "/etc/hosts", "/etc/localtime")
@@ -132,10 +134,18 @@ def kill(folder: Path) -> None:
 
 
 def destroy(folder: Path) -> None:
-    """All of it, at once, without an exit code; quiet where there is nothing."""
-    for pid in _marked(folder):
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+    """All of it, without an exit code; quiet where there is nothing. TimeoutError: something there does not end.
+
+    Returns when nothing of it is left, as another may be started in the same folder, and a killed process takes a moment.
+    """
+    limit = time.monotonic() + _LONGEST_END_S
+    while left := list(_marked(folder)):
+        for pid in left:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{folder}: processes {left} do not end")
+        time.sleep(0.002)
 
 
 def entering(folder: Path, command: Sequence[str]) -> list[str]:

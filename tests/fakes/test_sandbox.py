@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import os
 import subprocess
 import time
@@ -87,6 +88,19 @@ def test_start_that_was_cut_short_is_begun_anew(begin: Callable[..., Path], tmp_
     (tmp_path / "container-0" / "left").mkdir(parents=True)
     folder = begin("/bin/bash", "-c", "exit 4")
     assert ended(folder) == 4 and not (folder / "left").exists()
+
+
+def test_folder_of_a_destroyed_container_is_free_at_once(begin: Callable[..., Path], tmp_path: Path) -> None:
+    """A service that is set back begins jobs of the same names: what ends there still is not what was asked for."""
+    many = "for i in {1..40}; do sleep 60 & done; echo >/mnt/seen/ready; wait"
+    for number in range(10):
+        (tmp_path / f"{number}").mkdir()
+        folder = begin("/bin/bash", "-c", many, mounts=[Mount(tmp_path / f"{number}", Path("/mnt/seen"))])
+        until((tmp_path / f"{number}" / "ready").exists)
+        sandbox.destroy(folder)
+        shutil.rmtree(folder)
+        sandbox.start(Container(folder, ["/bin/bash", "-c", "exit 4"], {}))
+        assert ended(folder) == 4
 
 
 def test_python_has_the_packages_of_the_image_alone(
