@@ -136,7 +136,7 @@ def kill(folder: Path) -> None:
 def destroy(folder: Path) -> None:
     """All of it, without an exit code; quiet where there is nothing. TimeoutError: something there does not end.
 
-    Returns when nothing of it is left, as another may be started in the same folder, and a killed process takes a moment.
+    Returns when nothing of it is left: another may be started in the same folder, and a killed process takes a moment.
     """
     limit = time.monotonic() + _LONGEST_END_S
     while left := list(_marked(folder)):
