@@ -24,9 +24,6 @@ TRIALS = 100
 LIMIT_S = 60.0
 
 
-# httpcore leaves its socket to the garbage collector where no process listens, as while the daemon is dead
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_trial_is_lost_or_run_twice_under_random_faults(tmp_path: Path) -> None:
     with prepared(tmp_path, trials=TRIALS, seed=SEED, limit_s=LIMIT_S) as run:
         found = run.go()
