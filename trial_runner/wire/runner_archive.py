@@ -28,7 +28,7 @@ def use_modules() -> None:
     except (ImportError, OSError):
         return
     modules = marshal.loads(zlib.decompress(packed))  # noqa: S302 - of our own making, as the sources
-    sys.meta_path.insert(0, _Finder(loader, modules))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder(loader, modules))
 
 
 class _Finder:
@@ -43,7 +43,9 @@ class _Finder:
         for file in (module + ".py", module + "/__init__.py"):
             if file in self._modules:
                 origin = os.path.join(self._loader.archive, file)
-                spec = ModuleSpec(name, self, loader_state=file, origin=origin, is_package=file != module + ".py")
+                loader: Any = self
+                is_package = file != module + ".py"
+                spec = ModuleSpec(name, loader, loader_state=file, origin=origin, is_package=is_package)
                 spec.has_location = True
                 if spec.submodule_search_locations is not None:
                     spec.submodule_search_locations.append(os.path.dirname(origin))
