@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import left_children, left_log_handlers, module_groups
+from tests import bare_python, left_children, left_log_handlers, module_groups
 from tests.fork_server import session
 from tests.order import Order
 
 # As in the tuner's process: several threads for small matrices wait for each other, the more so beside other tests.
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+bare_python.make()
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tests", deadline=None)
@@ -43,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.add_cleanup(bare_python.remove)
     config.pluginmanager.register(left_children)
     config.pluginmanager.register(left_log_handlers)
     config.pluginmanager.register(module_groups)

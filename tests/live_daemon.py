@@ -20,13 +20,15 @@ from typing import Any
 import httpx
 import psutil
 
+from tests import bare_python
 from tests.fork_server.popen import Popen
 
 #: Seconds without an event after which a waiting test polls.
 _SILENCE_S = 1.0
 #: The most that a list of the API has; no test makes as many.
 _ALL = 10_000
-PYTHON = os.path.realpath(sys.executable)
+#: Of trials.
+PYTHON = bare_python.own()
 #: Arguments of a daemon with a service and, once it is needed, a trial listener.
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 

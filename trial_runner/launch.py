@@ -4,7 +4,6 @@ without `ctypes`."""
 import errno
 import os
 import re
-import shutil
 import signal
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Union
@@ -90,8 +89,16 @@ def _plain_program(command: str, directory: str, environment: Dict[str, str]) ->
     if "/" in word:
         path = os.path.join(directory, word)
         return path if os.path.isfile(path) and os.access(path, os.X_OK) else ""
-    found = shutil.which(word, path=environment.get("PATH", ""))
-    return found if found and os.path.isabs(found) else ""
+    return _on_path(word, environment.get("PATH", ""))
+
+
+def _on_path(word: str, path: str) -> str:
+    """As `shutil` finds it, whose import costs more than the start of the command; empty: a shell is to look."""
+    for folder in path.split(os.pathsep):
+        found = os.path.join(folder, word)
+        if os.access(found, os.X_OK) and os.path.isfile(found):
+            return found if os.path.isabs(found) else ""
+    return ""
 
 
 def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, str], streams: Streams) -> int:

@@ -5,14 +5,20 @@ from __future__ import annotations
 
 import functools
 import io
+import json
+import marshal
 import shlex
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 
 from nni_manager.domain.ids import checkpoint_directory_of
 from trial_runner import protocol
 from trial_runner.wire import removal
+from trial_runner.wire.runner_archive import MODULES_FILE, STAND_IN_FILE
 
 _PACKAGE = Path(protocol.__file__).parent
 STAND_IN = str(_PACKAGE / "stand_in")
@@ -78,6 +84,7 @@ def remove_folders(folders: Iterable[str]) -> dict[str, str]:
 
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
+_MAIN_FILE = "__main__.py"
 _MAIN = """\
 import sys
 
@@ -85,32 +92,94 @@ from trial_runner import python_version
 
 python_version.check()
 
-from trial_runner.__main__ import main
+{}from trial_runner.__main__ import main
 
 sys.exit(main())
+"""
+_USE_MODULES = """\
+from trial_runner.wire import runner_archive
+
+runner_archive.use_modules()
+
 """
 #: The earliest that the format knows. The same sources make the same bytes, whenever and wherever.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _REGULAR_FILE = 0o100644 << 16
+#: The form in which the same code is the same bytes: later ones tell whether a constant is in use elsewhere.
+_PLAIN_MARSHAL = 2
+#: Level of compression: the others save little and take several times as long.
+_FAST = 1
+#: What no container needs.
+_OF_MACHINES = ("keeper", "tuner_host", "command_probe.py", "gpu_probe.py", "shared_storage.py")
+#: What a trial imports, in a file of its own.
+_OF_TRIALS = "stand_in"
+
+
+@functools.cache
+def machine_archive() -> bytes:
+    """All programs for a machine as one file, which is unpacked there; uncompressed.
+
+    Compressed bytes differ between versions of zlib, which not every Python has.
+    """
+    return _packed({_MAIN_FILE: _MAIN.format("").encode(), **_sources()})
 
 
 @functools.cache
 def runner_archive() -> bytes:
-    """The trial runner as one file, which any Python 3.7 or newer runs; uncompressed.
+    """The trial runner as one file, which any Python 3.7 or newer runs.
 
-    Compressed bytes differ between versions of zlib, which not every Python has.
+    What this version of Python compiles to is there, too: `trial_runner.wire.runner_archive`.
     """
+    needed = {name: data for name, data in _sources().items() if name.split("/")[1] not in (*_OF_MACHINES, _OF_TRIALS)}
+    return _packed(
+        {
+            _MAIN_FILE: _MAIN.format(_USE_MODULES).encode(),
+            **needed,
+            STAND_IN_FILE: json.dumps(_stand_in()).encode(),
+            MODULES_FILE: zlib.compress(_marshalled({name: _code(name) for name in needed}), _FAST),
+        }
+    )
+
+
+def _sources() -> dict[str, bytes]:
+    """Name in the archive → content."""
+    found = sorted(_PACKAGE.rglob("*.py"))
+    return {f"{_PACKAGE.name}/{path.relative_to(_PACKAGE).as_posix()}": path.read_bytes() for path in found}
+
+
+def _stand_in() -> dict[str, str]:
+    """Name in its folder → text."""
+    found = sorted(Path(STAND_IN).rglob("*.py"))
+    return {path.relative_to(STAND_IN).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
+def _code(name: str) -> CodeType:
+    path = _PACKAGE.parent / name
+    code = SourceFileLoader(path.stem, str(path)).get_code(path.stem)
+    assert isinstance(code, CodeType)
+    return _named(code, name)
+
+
+def _named(code: CodeType, name: str) -> CodeType:
+    """As of a file of the archive, in the traces of errors, and not of this machine."""
+    inner = (_named(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=name, co_consts=tuple(inner))
+
+
+def _marshalled(code: Mapping[str, CodeType]) -> bytes:
+    try:
+        return marshal.dumps(dict(code), _PLAIN_MARSHAL)
+    except ValueError:  # the slices that Python 3.14 makes constants
+        return marshal.dumps(dict(code))
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     buffer.write(_SHEBANG)
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
-        _add(archive, "__main__.py", _MAIN.encode())
-        for path in sorted(_PACKAGE.rglob("*.py")):
-            _add(archive, f"{_PACKAGE.name}/{path.relative_to(_PACKAGE).as_posix()}", path.read_bytes())
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.create_system = 3  # Unix, wherever it is made
+            entry.external_attr = _REGULAR_FILE
+            archive.writestr(entry, data)
     return buffer.getvalue()
-
-
-def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    entry = zipfile.ZipInfo(name, _DATE)
-    entry.create_system = 3  # Unix, wherever it is made
-    entry.external_attr = _REGULAR_FILE
-    archive.writestr(entry, data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.shared_storage import mounted_storage
 from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE, MountedStorage, variables_of
 from nni_manager.shared_storage.storage_folders import experiment_folder
+from tests import bare_python
 from tests.other_user import NOBODY
 from tests.platforms.keeper_world import job_spec
 from trial_runner import protocol
@@ -53,7 +53,7 @@ class Mounted:
         return self.code
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": f"{Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin", "HOME": "/nowhere"}
+        environment = {"PATH": f"{Path(bare_python.own()).parent}:/usr/bin:/bin", "HOME": "/nowhere"}
         return subprocess.run(
             ["/bin/sh", "-c", command], env=environment, cwd="/", capture_output=True, text=True, check=False
         )

@@ -3,12 +3,10 @@
 import base64
 import json
 import os
-import platform
-import shutil
 import socket
-import tempfile
+import sys
 import time
-import zipfile
+import zipimport
 from contextlib import ExitStack
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
@@ -16,8 +14,9 @@ from trial_runner import protocol
 from trial_runner.launch import PROGRAM
 from trial_runner.runner.client import RETRY_WAITS_S, Client, Denied, Unavailable
 from trial_runner.runner.settings import AUTO, Settings
-from trial_runner.wire import code_archive, foreign_files
+from trial_runner.wire import code_archive, foreign_files, removal
 from trial_runner.wire.backoff import Backoff
+from trial_runner.wire.runner_archive import STAND_IN_FILE
 
 _RUNNERS_OWN = (
     protocol.ENV_TOKEN,
@@ -63,11 +62,16 @@ def provide(clean_up: ExitStack, system_dir: str) -> str:
     folder = os.path.join(PROGRAM, "trial_runner", "stand_in")
     if os.path.isdir(folder):
         return folder
-    made = tempfile.mkdtemp(prefix=".stand-in-", dir=system_dir)
-    clean_up.callback(shutil.rmtree, made, ignore_errors=True)
-    with zipfile.ZipFile(PROGRAM) as archive:
-        archive.extractall(made, [name for name in archive.namelist() if name.startswith("trial_runner/stand_in/")])
-    return os.path.join(made, "trial_runner", "stand_in")
+    made = os.path.join(system_dir, ".stand-in-{}".format(os.urandom(6).hex()))
+    os.mkdir(made, 0o700)
+    clean_up.callback(removal.remove, made)
+    files = json.loads(zipimport.zipimporter(PROGRAM).get_data(os.path.join(PROGRAM, STAND_IN_FILE)).decode())
+    for name, text in files.items():
+        path = os.path.join(made, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    return made
 
 
 #: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read: from storage,
@@ -85,7 +89,7 @@ def registration(channel: str, container: str, outboxes: Dict[str, int]) -> Dict
         "container": container,
         "outboxes": outboxes,
         "version": protocol.VERSION,
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "channel": channel,
@@ -215,6 +219,8 @@ def place_stored(environment: Mapping[str, str], system_dir: str, code_dir: str)
     own = os.path.join(system_dir, protocol.PARAMETER_FILE)
     if record and not os.path.exists(own):
         _wait_for(record)
+        import shutil  # seldom needed, as in `launch`
+
         shutil.copyfile(record, own)
     if archive and not os.path.exists(code_dir):
         _wait_for(archive)

@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.transport import Channel
 from nni_manager.platform_kit.connections import Place
-from nni_manager.platform_kit.payload import runner_archive
+from nni_manager.platform_kit.payload import machine_archive
 from trial_runner import protocol
 
 #: Seconds until a machine has said what it is, and until the program is there.
@@ -80,7 +80,7 @@ def _tree() -> str:
 @cache
 def archive() -> tuple[str, bytes]:
     """The program for machines: the hash it is known by, and its bytes."""
-    data = runner_archive()
+    data = machine_archive()
     return hashlib.sha256(data).hexdigest()[:32], data
 
 

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -27,6 +26,7 @@ from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recor
 from nni_manager.platforms.scripted import states
 from nni_manager.platforms.scripted.config import ScriptedConfig
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
+from tests import bare_python
 from tests.platforms.keeper_world import KeeperWorld, job_spec
 from tests.platforms.obedient_job import PATIENCE_S, ended
 from trial_runner import protocol
@@ -36,7 +36,7 @@ FAR_S = 1_000_000
 _CODES = ("UNSCHEDULABLE", "IMAGE")
 _MACHINES = ("m1", "m2")
 #: No wrapper of an interpreter, which would add variables of its own.
-_PATH = f"{Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin"
+_PATH = f"{Path(bare_python.own()).parent}:/usr/bin:/bin"
 _TABLE = re.findall(r"^(\w+) +[A-Z]+  ", states.__doc__ or "", re.MULTILINE)
 
 
