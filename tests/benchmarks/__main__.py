@@ -24,7 +24,7 @@ from tests.benchmarks import (
     thousand,
     throughput,
 )
-from tests.benchmarks.pages import crowd, looked_at
+from tests.benchmarks.pages import crowd, looked_at, watched
 from tests.benchmarks.table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +44,7 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
     "status": reads.check_status,
     "reads": reads.measure_all,
     "page": looked_at.measure,
+    "watched": watched.measure,
     "readers": crowd.measure,
 }
 

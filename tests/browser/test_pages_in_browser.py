@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -152,6 +153,42 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
         await expect(page.locator("#connection")).to_be_hidden()
         assert len(aborted) == 1
         await context.close()
+
+
+async def test_a_late_answer_does_not_bring_back_what_the_reader_left(
+    browser: Browser, site: str, world: World
+) -> None:
+    """The reader sorts the table while the page is fetched anew as it was before."""
+    late, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        answer = await route.fetch()
+        late.set()
+        await go_on.wait()
+        await route.fulfill(response=answer)
+
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
+        id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+        trials = f"/api/v1/experiments/{id_}/trials"
+        await api.post(trials, json={"parameters": {"x": 0.5}})
+        await page.goto(f"{site}/experiments/{id_}/trials")
+        await expect(page.locator("tr[data-trial]")).to_have_count(1)
+        await page.route("**/trials", hold, times=1)
+        await api.post(trials, json={"parameters": {"x": 0.25}})
+        await late.wait()
+        await page.locator("#sort-result").click()
+        heading = page.locator("th", has=page.locator("#sort-result"))
+        await expect(heading).to_have_attribute("aria-sort", "ascending")
+        order = "document.getElementById('sort-result').closest('th').ariaSort"  # at once: the next fetch would mend it
+        told = f"document.addEventListener('refreshed', () => told({order}), {{once: true}})"
+        await page.evaluate(f"() => {{ window.shown = new Promise(told => {told}); }}")
+        go_on.set()
+        assert await page.evaluate("() => window.shown") == "ascending"
+        assert "sort=result" in page.url
+        await api.post(trials, json={"parameters": {"x": 0.125}})
+        await expect(page.locator("tr[data-trial]")).to_have_count(3)
+        await expect(heading).to_have_attribute("aria-sort", "ascending")
+        await page.goto("about:blank")
 
 
 async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:

@@ -167,17 +167,23 @@ async function fetchAll() {
 }
 
 async function fetchOne(source) {
-  const url = source || location.pathname + location.search;
+  const url = source || shownAddress();
   const known = tags.get(source);
   const headers = { Accept: "text/html", ...(known?.url === url ? { "If-None-Match": known.tag } : {}) };
   const answer = await fetch(url, { headers });
-  if (answer.status === 304) return;
-  if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page itself says why
+  const html = await answer.text();
+  if (!source && url !== shownAddress()) isStale = true; // the reader has gone on meanwhile: it is of another state
+  else if (answer.status === 304) return;
+  else if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page itself says why
   else if (answer.ok || answer.status === 400) {
-    replace(await answer.text(), source);
+    replace(html, source);
     if (answer.headers.get("ETag")) tags.set(source, { url, tag: answer.headers.get("ETag") });
   }
   else throw new Error(`status ${answer.status}`);
+}
+
+function shownAddress() {
+  return location.pathname + location.search;
 }
 
 // The reader's part

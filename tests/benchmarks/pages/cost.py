@@ -8,7 +8,7 @@ work.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from collections import Counter
@@ -27,8 +27,11 @@ _SETTLE_S, _SECONDS = 5, 20
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trials", nargs="*", type=int, metavar="TRIALS", default=[0])
+    histories = parser.parse_args().trials
     print("| Ended before | Page | results/s | per cent of a core, by process |\n|---|---|---|---|")
-    for history in [int(word) for word in sys.argv[1:]] or [0]:
+    for history in histories:
         with tempfile.TemporaryDirectory() as folder:
             _measure(Path(folder) / "cost", history)
 

@@ -22,7 +22,8 @@ _SECONDS = 20
 #: Seconds in which all pages are opened.
 _OPENING_S = 5
 #: A trial that reports once a second.
-_COMMAND = 'i=0; while :; do echo "{"type": "intermediate", "value": $i}" >> "$NNI_OUTBOX"; i=$((i+1)); sleep 1; done'
+_REPORT = 'echo "{\\"type\\": \\"intermediate\\", \\"value\\": $i}" >> "$NNI_OUTBOX"'
+_COMMAND = f"i=0; while :; do {_REPORT}; i=$((i+1)); sleep 1; done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,4 @@
-"""The page of 1,000, 10,000 and 100,000 trials × 20 parameters × 50 intermediate results in Chromium, and the rate of
-trials while their page is looked at."""
+"""The page of 1,000, 10,000 and 100,000 trials × 20 parameters × 50 intermediate results in Chromium."""
 
 from __future__ import annotations
 
@@ -7,21 +6,17 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from tests.benchmarks import subject, upstream
 from tests.benchmarks.pages import chromium, filled
-from tests.benchmarks.table import FLOOR, Table, at_least, at_most
-from tests.live_daemon import Daemon
+from tests.benchmarks.table import Table, at_most
 
 _REPEATS = 3
 _IDLE_S = 30
-#: To open the page takes a second of a processor: of an experiment that is over in four, a share that no other has.
-_TRIALS, _AT_ONCE = 1_500, 8
-_NICENESS = 10
 
 #: The tiles and the charts of the first screen.
 FIRST_VIEW = """['results', 'curves'].every(name =>
   document.querySelector(`figure[data-chart=${name}] .main-svg`)) && document.querySelector('#tile-best + .value')"""
-_TABLE = "document.querySelectorAll('tr[data-trial]').length === 50"
+#: The rows are there before the scripts, and until then a link leads to a page that is loaded anew.
+_TABLE = "document.readyState === 'complete' && document.querySelectorAll('tr[data-trial]').length === 50"
 _NEXT_PAGE = """() => new Promise(done => {
   const began = performance.now(), part = document.getElementById("trials-part");
   const tell = () => done(performance.now() - began);
@@ -44,7 +39,6 @@ def measure(folder: Path, table: Table) -> None:
     with filled.site(folder / "filled") as site, chromium.browser() as browser:
         for size in filled.SIZES:
             _of_size(site, browser, size, table)
-    _rate(folder / "rate", table)
 
 
 def _of_size(site: filled.Site, browser: Browser, size: int, table: Table) -> None:
@@ -120,27 +114,3 @@ def _idle_bytes(page: Page) -> int:
     traffic = chromium.Traffic(page)
     page.wait_for_timeout(_IDLE_S * 1000)
     return traffic.bytes
-
-
-def _rate(folder: Path, table: Table) -> None:
-    """In turns with the page open and without it. The browser gives way: in truth it is on another machine."""
-    alone, watched = [], []
-    port = upstream.free_port()
-    with subject.running(folder, "--port", str(port)) as daemon, chromium.browser(_NICENESS) as browser:
-        _lite(daemon, folder, None, port)
-        for _ in range(_REPEATS):
-            alone.append(_lite(daemon, folder, None, port))
-            with chromium.tab(browser) as page:
-                watched.append(_lite(daemon, folder, page, port))
-    name = f"page: lite trials/s, {_AT_ONCE} at a time, while it is looked at; floor: nobody looks"
-    table.row(name, watched, at_least(0.9, FLOOR), floor=alone)
-
-
-def _lite(daemon: Daemon, folder: Path, page: Page | None, port: int) -> float:
-    """Trials a second, from the first one's creation to the last one's end."""
-    id_ = daemon.create(subject.config(trials=_TRIALS, at_once=_AT_ONCE), folder / "code")
-    if page is not None:
-        page.goto(f"http://127.0.0.1:{port}/experiments/{id_}")
-    daemon.wait(id_, "DONE", timeout_s=120)
-    ((first, last),) = daemon.rows(id_, "SELECT min(created_ms), max(ended_ms) FROM trials")
-    return _TRIALS / ((last - first) / 1000)

@@ -1,6 +1,6 @@
 """Open pages of one experiment without a browser: `python -m tests.benchmarks.pages.readers URL COUNT SECONDS`.
 
-Each has one stream of events and asks as the page's scripts do: after an event for the page, at most every 0.4 s; for
+Each has one stream of events and asks as the page's scripts do: after an event for the page, at most every 0.6 s; for
 the charts of the first screen with the tag of their last answer, as seldom as the events say. One in five shows the
 table of trials. It prints the milliseconds from each event to the page that shows it, as JSON.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import httpx
 
 #: As in live.js and feed.js.
-_PAGE_PAUSE_S, _REST = 0.4, 5
+_PAGE_PAUSE_S, _REST = 0.6, 5
 _CHARTS = ("results", "curves", "parallel")
 
 
