@@ -42,8 +42,8 @@ async def test_charts_are_drawn_without_a_network(site: str, world: World, brows
     for name in _CHARTS:
         figure = page.locator(f"figure.chart-{name}")
         await figure.scroll_into_view_if_needed()
-        await expect(figure.locator(".chart-body svg.main-svg").first).to_be_visible()
-    await expect(page.locator("figure.chart-parallel canvas").first).to_be_visible()
+        await expect(figure.locator(".chart-body svg.main-svg").first).to_be_visible(timeout=LONG_MS)
+    await expect(page.locator("figure.chart-parallel canvas").first).to_be_visible(timeout=LONG_MS)
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     await page.get_by_label("Effect of", exact=True).select_option("batch_size")
     await expect(page.get_by_text("Effect of batch_size on the result")).to_be_visible()
