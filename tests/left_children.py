@@ -1,4 +1,7 @@
-"""Fails a test that leaves a child process behind, and not a later test."""
+"""Fails a test that leaves a child process behind, and not a later test.
+
+What a fork server started for a test is a child of the test, too.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,39 @@ _LOOK_S = 0.01
 
 #: Of fixtures that several tests share, and that end later than the test that was the first to need them.
 _shared: set[int] = set()
+#: Processes whose children are those of the tests that order them.
+_servers: set[int] = set()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
     if fixturedef.scope == "function":
         return (yield)
-    before = set(processes.children(os.getpid()))
+    before = _children()
     result = yield
-    _shared.update(set(processes.children(os.getpid())) - before)
+    _shared.update(_children() - before)
     return result
 
 
 def share(pid: int) -> None:
-    """A child that a test starts, and the others use; it ends before the session does."""
+    """A child that a test starts, and the others use; its own children are theirs. It ends before the session does."""
     _shared.add(pid)
+    _servers.add(pid)
+
+
+def end_sharing(pid: int) -> None:
+    """Before that child ends. Fails where fixtures that several tests share left one of its children behind."""
+    _shared.clear()
+    try:
+        _require_none(set(processes.children(os.getpid())))
+    finally:
+        _servers.discard(pid)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_child_of_shared_fixtures_is_left() -> Iterator[None]:
     """Children of shared fixtures have ended, too, at the end of the session."""
-    before = set(processes.children(os.getpid()))
+    before = _children()
     yield
     _shared.clear()
     _require_none(before)
@@ -47,9 +62,13 @@ def no_child_of_shared_fixtures_is_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
     """Set up first and torn down last, so that other fixtures have ended their own children."""
-    before = set(processes.children(os.getpid()))
+    before = _children()
     yield
     _require_none(before)
+
+
+def _children() -> set[int]:
+    return {child for parent in (os.getpid(), *_servers) for child in processes.children(parent)}
 
 
 def _require_none(before: set[int]) -> None:
@@ -65,13 +84,13 @@ def reaped() -> Iterator[None]:
     their subreaper. They end by themselves, or were told to."""
     before = set(processes.children(os.getpid()))
     yield
-    for pid in set(processes.children(os.getpid())) - before:
+    for pid in set(processes.children(os.getpid())) - before - _shared:
         os.waitpid(pid, 0)
 
 
 def _left(before: set[int]) -> set[int]:
     deadline = time.monotonic() + _REAPED_WITHIN_S
-    while (left := set(processes.children(os.getpid())) - before) and time.monotonic() < deadline:
+    while (left := _children() - before) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
     return left
 

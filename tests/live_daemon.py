@@ -214,7 +214,12 @@ def _end(daemon: Daemon) -> None:
         with contextlib.suppress(Exception):
             daemon.call("POST", "/experiments/stop")
         daemon.terminate()
-    for process in processes_of(str(daemon.data)):
+    end_all(str(daemon.data))
+
+
+def end_all(mark: str) -> None:
+    """Kills what speaks of `mark`; some of it may have ended since it was listed."""
+    for process in processes_of(mark):
         with contextlib.suppress(psutil.Error):
             process.kill()
 

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from tests.fork_server.popen import Popen, take_interrupts
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, end_all, processes_of
 
 #: Trials for `config`: they report a number and end; they run until they are told to end.
 REPORT = """echo '{"type": "final", "value": 7}' >> "$NNI_OUTBOX" """
@@ -108,9 +108,7 @@ class CommandLine:
 
     def end(self) -> None:
         """Kills whatever still runs."""
-        for process in processes_of(str(self.folder)):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        end_all(str(self.folder))
         for served in self._served:
             if served.process is not None:
                 served.process.wait()

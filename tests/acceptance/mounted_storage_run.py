@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.live_daemon import Daemon, picked, processes_of, running_daemon
+from tests.live_daemon import Daemon, end_all, picked, running_daemon
 from tests.platforms.remote.ssh_machines import RealMachine
 from tests.storage_places import folder_of
 
@@ -177,8 +177,7 @@ def _prepared(folder: Path, kind: str) -> Iterator[Setup]:
             yield Setup(folder, kind, daemon, machine)
     finally:
         asyncio.run(machine.stop())
-        for process in processes_of(str(machine.home)):
-            process.kill()
+        end_all(str(machine.home))
 
 
 def main(folder: Path, kind: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from nni_manager.kubernetes.api.names import PODS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 from tests.storage_places import folder_of
 
@@ -201,8 +201,7 @@ def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
     yield machines
     for machine in machines:
         asyncio.run(machine.stop())
-        for process in processes_of(str(machine.home)):
-            process.kill()
+        end_all(str(machine.home))
 
 
 def _service(machines: list[RealMachine], drained: RealMachine | None = None, **fields: Any) -> dict[str, Any]:

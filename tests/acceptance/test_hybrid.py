@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.cluster import until
 from tests.fakes.process import FakeProcess, running
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -219,5 +219,4 @@ def _sentences(daemon: Daemon, id_: str) -> list[str]:
 
 
 def _end_processes(machine: RealMachine) -> None:
-    for process in processes_of(str(machine.home)):
-        process.kill()
+    end_all(str(machine.home))

@@ -28,7 +28,7 @@ from nni_manager.web.pages import PagesContext, create_pages
 from tests.acceptance import runner_flood
 from tests.fuzz.malformed import CONVERSATIONS, converse, report_one
 from tests.fuzz.report import Report
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, end_all, processes_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
 
@@ -197,9 +197,7 @@ def _end(daemon: Daemon) -> None:
     with contextlib.suppress(Exception):
         daemon.call("POST", "/experiments/stop")
         daemon.terminate()
-    for process in processes_of(str(daemon.data)):
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    end_all(str(daemon.data))
     if daemon.process is not None:
         daemon.process.wait()
 

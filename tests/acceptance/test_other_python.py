@@ -17,7 +17,7 @@ import nni_manager
 from nni_manager.domain.errors import InvalidInput
 from tests import other_python
 from tests.fakes.process import FakeProcess, running
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("other_python")]
@@ -50,8 +50,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     yield machines
     for machine in machines.all:
         asyncio.run(machine.stop())
-        for process in processes_of(str(machine.home)):
-            process.kill()
+        end_all(str(machine.home))
 
 
 def config(service: object, command: str = _REPORT, **fields: object) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("remote")]
@@ -29,8 +29,7 @@ def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
     yield machines
     for machine in machines:
         asyncio.run(machine.stop())
-        for process in processes_of(str(machine.home)):
-            process.kill()
+        end_all(str(machine.home))
 
 
 def test_trials_on_two_machines_while_servers_and_daemon_die(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import shutil
 import subprocess
@@ -12,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.live_daemon import Daemon, processes_of, running_daemon
+from tests.live_daemon import Daemon, end_all, running_daemon
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
@@ -35,9 +33,7 @@ def machine(tmp_path: Path) -> Iterator[RealMachine]:
     asyncio.run(machine.start())
     yield machine
     asyncio.run(machine.stop())
-    for process in processes_of(str(machine.home)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
+    end_all(str(machine.home))
 
 
 @pytest.fixture

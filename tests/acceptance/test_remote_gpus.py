@@ -9,18 +9,17 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.acceptance.card_monitor import CardMonitor
 from tests.acceptance.cluster import until
 from tests.fake_driver import FakeDriver, OnCard
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.xdist_group("remote_gpus")]
@@ -60,9 +59,7 @@ def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
     yield two, four
     for machine in (two, four):
         asyncio.run(machine.ssh.stop())
-        for process in processes_of(str(machine.ssh.home)):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        end_all(str(machine.ssh.home))
 
 
 def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_killed(

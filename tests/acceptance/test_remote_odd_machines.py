@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("remote_odd_machines")]
@@ -35,8 +35,7 @@ def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
     yield machines
     for machine in machines:
         asyncio.run(machine.stop())
-        for process in processes_of(str(machine.home)):
-            process.kill()
+        end_all(str(machine.home))
 
 
 def test_clock_offsets_and_a_shared_home_folder_cost_no_result(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import threading
 import time
@@ -11,10 +10,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote import ssh_machines
 from tests.platforms.remote.ssh_machines import PASSWORD, InProcessMachine
 
@@ -44,9 +42,7 @@ def machines(tmp_path: Path, serve: Serve) -> Iterator[list[InProcessMachine]]:
     yield machines
     for machine in machines:
         serve(machine.stop())
-        for process in processes_of(str(machine.home)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        end_all(str(machine.home))
 
 
 def test_next_daemon_logs_in_on_a_removed_machine(daemon: Daemon, code: Path, machines: list[InProcessMachine]) -> None:

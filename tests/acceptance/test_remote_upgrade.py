@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.app.doctor import config_file
 from nni_manager.app.doctor.finding import CheckOutcome
-from tests.live_daemon import Daemon, assert_gone, picked, processes_of
+from tests.live_daemon import Daemon, assert_gone, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 from trial_runner import protocol
 
@@ -31,8 +31,7 @@ def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
     yield machines
     for machine in machines:
         asyncio.run(machine.stop())
-        for process in processes_of(str(machine.home)):
-            process.kill()
+        end_all(str(machine.home))
 
 
 @pytest.fixture

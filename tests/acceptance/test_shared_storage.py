@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, picked, processes_of
+from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 from tests.storage_places import folder_of
 
@@ -46,8 +46,7 @@ def machine(tmp_path: Path, storage: Path) -> Iterator[RealMachine]:
     asyncio.run(machine.start())
     yield machine
     asyncio.run(machine.stop())
-    for process in processes_of(str(machine.home)):
-        process.kill()
+    end_all(str(machine.home))
 
 
 def test_trials_on_this_machine_work_on_the_storage(shared: Daemon, code: Path, storage: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from tests.acceptance import trial_notes
 from tests.acceptance.numbered import LISTENING
-from tests.live_daemon import PYTHON, Daemon, assert_gone, picked, processes_of
+from tests.live_daemon import PYTHON, Daemon, assert_gone, end_all, picked, processes_of
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60), pytest.mark.xdist_group("store_faults")]
@@ -182,8 +182,7 @@ def test_terminated_daemon_starts_on_a_full_disk(code: Path, tmp_path: Path) -> 
         daemon.call("POST", f"/experiments/{run.id}/stop")
         assert daemon.terminate() == 0
     finally:
-        for process in processes_of(str(data)):
-            process.kill()
+        end_all(str(data))
         subprocess.run(["umount", "--lazy", data], check=True)
 
 

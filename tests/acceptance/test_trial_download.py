@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, end_all
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -29,8 +29,7 @@ def machine(tmp_path: Path) -> Iterator[RealMachine]:
     asyncio.run(machine.start())
     yield machine
     asyncio.run(machine.stop())
-    for process in processes_of(str(machine.home)):
-        process.kill()
+    end_all(str(machine.home))
 
 
 def test_files_and_checkpoint_of_a_local_trial_are_brought(daemon: Daemon, code: Path, tmp_path: Path) -> None:

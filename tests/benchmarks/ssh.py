@@ -20,7 +20,7 @@ from typing import Any
 import asyncssh
 import psutil
 
-from tests.live_daemon import Daemon, processes_of, running_daemon
+from tests.live_daemon import Daemon, end_all, running_daemon
 from tests.platforms.remote.ssh_machines import RealMachine
 
 TRIALS = 200
@@ -41,8 +41,7 @@ def main() -> None:
         finally:
             for machine in machines:
                 asyncio.run(machine.stop())
-                for process in processes_of(str(machine.home)):
-                    process.kill()
+                end_all(str(machine.home))
     print(f"bare asyncssh  {TRIALS / floor_s:6.1f} trials/s")
     print(f"ours           {TRIALS / ours_s:6.1f} trials/s, {floor_s / ours_s:.2f} x (bar: 0.5)")
     print(f"daemon's CPU   {cpu_ms:6.1f} ms a trial (bar: 10)")

@@ -11,6 +11,7 @@ from playwright.async_api import Browser, expect
 from tests.api.world import World
 from tests.browser.charted import charted
 from tests.browser.objectives import with_objectives
+from tests.browser.test_charts_in_browser import LONG_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -41,14 +42,30 @@ async def test_charts_are_drawn_without_a_network(site: str, world: World, brows
     for name in _CHARTS:
         figure = page.locator(f"figure.chart-{name}")
         await figure.scroll_into_view_if_needed()
-        await expect(figure.locator(".chart-body svg.main-svg").first).to_be_visible()
-    await expect(page.locator("figure.chart-parallel canvas").first).to_be_visible()
+        await expect(figure.locator(".chart-body svg.main-svg").first).to_be_visible(timeout=LONG_MS)
+    await expect(page.locator("figure.chart-parallel canvas").first).to_be_visible(timeout=LONG_MS)
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     await page.get_by_label("Effect of", exact=True).select_option("batch_size")
     await expect(page.get_by_text("Effect of batch_size on the result")).to_be_visible()
     await page.get_by_label("Up", exact=True).select_option("batch_size")
     await expect(page.locator("figure.chart-pair .chart-title")).to_contain_text("batch_size")
     assert trouble == []
+    await context.close()
+
+
+async def test_printed_report_has_every_chart(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
+    """Also those that were never in view; what is drawn after it is sent to the printer comes too late."""
+    await charted(world, "charted", 60)
+    path = await saved(site, "charted", tmp_path)
+    context = await browser.new_context(offline=True, viewport={"width": 1200, "height": 200})
+    page = await context.new_page()
+    await page.goto(path.as_uri())
+    await page.locator("html[data-drawn]").wait_for()
+    undrawn = "[...document.querySelectorAll('figure')].filter(f => !f.querySelector('.main-svg, canvas')).length"
+    assert await page.evaluate(undrawn) > 3, "most charts are far below"
+    await page.evaluate(f"addEventListener('afterprint', () => {{ window.missing = {undrawn}; }})")
+    (tmp_path / "report.pdf").write_bytes(await page.pdf(format="A4"))
+    assert await page.evaluate("missing") == 0
     await context.close()
 
 
@@ -60,7 +77,7 @@ async def test_front_of_a_report_is_the_page_s(site: str, world: World, browser:
     await page.goto(path.as_uri())
     figure = page.locator("figure.chart-pareto")
     await figure.scroll_into_view_if_needed()
-    await expect(figure.locator(".chart-title")).to_contain_text("trials that none is better than")
+    await expect(figure.locator(".chart-title")).to_contain_text("trials that none is better than", timeout=LONG_MS)
     labels = await figure.locator(".chart-body").evaluate("body => body.data.map(one => one.name)")
     assert labels == ["breaks a constraint", "another is better", "Pareto front"]
     await figure.get_by_label("Up").select_option("size")

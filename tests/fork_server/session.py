@@ -63,9 +63,13 @@ class _ForkServer:
         return path
 
     def end(self) -> None:
-        if self._process is not None:
-            self._process.communicate()
-        shutil.rmtree(self._folder)
+        try:
+            if self._process is not None:
+                left_children.end_sharing(self._process.pid)
+        finally:
+            if self._process is not None:
+                self._process.communicate()
+            shutil.rmtree(self._folder)
 
 
 _server = _ForkServer()

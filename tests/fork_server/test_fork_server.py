@@ -16,7 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tests import left_children
 from tests.acceptance.cluster import until
+from tests.fork_server import popen
 from tests.fork_server.popen import Popen, take_interrupts
 from tests.live_daemon import Daemon, running_daemon
 
@@ -68,10 +70,18 @@ def test_kernel_shows_what_was_started(daemon: Daemon) -> None:
     assert daemon.call("GET", "/daemon")["pid"] == seen.pid
 
 
-def test_daemon_has_no_descriptor_of_the_server_or_of_another_fork(daemon: Daemon, tmp_path: Path) -> None:
-    (tmp_path / "second").mkdir()
+def test_fork_has_what_a_true_start_has_and_nothing_of_the_server_or_another_fork(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("second", "true"):
+        (tmp_path / name).mkdir()
     with running_daemon(tmp_path / "second") as second:
-        until(lambda: _descriptors(daemon) == _descriptors(second))  # each has one more while it answers
+        monkeypatch.setattr(popen, "_server", None)
+        with running_daemon(tmp_path / "true") as true:
+            assert is_fork(second.process) and not is_fork(true.process)
+            for fork in (daemon, second):  # each has one descriptor more while it answers
+                until(lambda fork=fork: _descriptors(fork) == _descriptors(true))  # type: ignore[misc]
+                assert _status(fork) == _status(true)
 
 
 def _descriptors(daemon: Daemon) -> list[str]:
@@ -80,6 +90,28 @@ def _descriptors(daemon: Daemon) -> list[str]:
     kinds = [os.readlink(path).partition(":")[0] for path in Path(f"/proc/{daemon.process.pid}/fd").iterdir()]
     sockets = psutil.Process(daemon.process.pid).net_connections("unix")
     return sorted([kind for kind in kinds if not kind.startswith("/")] + [bool(one.laddr) * "named" for one in sockets])
+
+
+def _status(daemon: Daemon) -> dict[str, str]:
+    """Masks of signals, rights and the like, as the kernel has them."""
+    assert daemon.process is not None
+    lines = Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines()
+    found = dict(line.split(":\t", 1) for line in lines)
+    alike = ("Sig", "Cap", "Uid", "Gid", "Groups", "Umask", "NoNewPrivs", "Seccomp", "Cpus_allowed")
+    return {name: value for name, value in found.items() if name.startswith(alike) and name != "SigQ"}
+
+
+def test_fork_that_a_test_leaves_behind_fails_it(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told("--version", env=environment)
+    monkeypatch.setattr(left_children, "_REAPED_WITHIN_S", 0.1)
+    before = left_children._children()
+    command = [sys.executable, "-m", "nni_manager", "serve", "--no-listen"]
+    with Popen(command, env=environment, stderr=subprocess.DEVNULL) as left:
+        assert is_fork(left)
+        with pytest.raises(pytest.fail.Exception, match=r"left behind: .* -m nni_manager serve --no-listen"):
+            left_children._require_none(before)
+        assert left.wait(20) == -signal.SIGKILL, "the next test meets none of it"
+        left_children._require_none(before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

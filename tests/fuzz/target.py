@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, end_all
 
 #: Reports, and ends when it is asked to.
 _TRIAL = """echo '{"type": "intermediate", "value": 0.5}' >> "$NNI_OUTBOX"; echo '{"type": "final", "value": 7}' \
@@ -114,9 +114,7 @@ def _end(daemon: Daemon, folder: Path) -> None:
     with contextlib.suppress(Exception):
         daemon.call("POST", "/experiments/stop")
         daemon.terminate()
-    for process in processes_of(str(folder)):
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    end_all(str(folder))
     if daemon.process is not None:
         daemon.process.wait()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 from nni_manager.client.daemon import find_running
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.platform_kit.payload import STAND_IN
-from tests.live_daemon import processes_of
+from tests.live_daemon import end_all, processes_of
 from tests.programs import launching
 
 pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
@@ -99,9 +98,7 @@ def hooked(tmp_path: Path, nni3: Path) -> Iterator[Hooked]:
     try:
         yield hooked
     finally:
-        for process in processes_of(str(tmp_path)):
-            if process.pid != os.getpid():
-                process.kill()
+        end_all(str(tmp_path))
 
 
 @pytest.mark.parametrize("config", [V1, V2], ids=["v1", "v2"])

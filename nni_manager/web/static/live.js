@@ -21,7 +21,11 @@ let status = null;
 let chartPause = 1000;
 let timer = null;
 let isFetching = false;
+// How often the reader went to another state of the page.
+let gone = 0;
 let isStale = false;
+// The reader waits for it, whatever the time between two fetches.
+let isWanted = false;
 // Until this moment what is shown is how it is.
 let asOf = Date.now();
 let isCurrent = true;
@@ -60,23 +64,26 @@ export const live = {
 
   /** Shows another state of this page, as a form or a link asks for it; the server may redirect. */
   async go(url) {
+    const mine = ++gone;
     try {
       const answer = await fetch(url, { headers: { Accept: "text/html" } });
       if (!answer.ok && answer.status !== 400) throw new Error(`status ${answer.status}`);
       const html = await answer.text();
+      if (mine !== gone) return; // the reader has asked for another one since
       if (answer.ok) state.replaceAll(new URL(answer.url).searchParams, { push: true, quiet: true });
       else return void location.assign(url); // the page says what is wrong
       replace(html, "");
       tags.delete("");
       document.dispatchEvent(new Event("refreshed"));
     } catch {
-      location.assign(url);
+      if (mine === gone) location.assign(url);
     }
   },
 
   /** Fetches what is shown at once. */
   refresh() {
     isStale = true;
+    isWanted = true;
     return refreshNow();
   },
 };
@@ -142,13 +149,16 @@ async function refreshNow() {
   timer = null;
   if (isFetching || !isStale || document.hidden) return; // when it is shown again, the stream begins with the state
   isFetching = true;
-  isStale = false;
+  const isForReader = isWanted;
+  isStale = isWanted = false;
   const begun = performance.now();
   const isShown = await fetchAll();
+  if (!isShown) isWanted ||= isForReader;
   const took = performance.now() - begun;
   await new Promise((resolve) => setTimeout(resolve, isShown ? Math.max(MIN_PAUSE_MS, 3 * took) : RETRY_MS));
   isFetching = false;
-  if (isStale) refreshSoon();
+  if (isWanted) refreshNow();
+  else if (isStale) refreshSoon();
 }
 
 // Whether what is shown is how it is now. After a fetch that failed another one follows: there may be no further event.
@@ -166,24 +176,24 @@ async function fetchAll() {
   }
 }
 
+function addressOf(source) {
+  return source || location.pathname + location.search;
+}
+
 async function fetchOne(source) {
-  const url = source || shownAddress();
+  const url = addressOf(source);
   const known = tags.get(source);
   const headers = { Accept: "text/html", ...(known?.url === url ? { "If-None-Match": known.tag } : {}) };
   const answer = await fetch(url, { headers });
   const html = await answer.text();
-  if (!source && url !== shownAddress()) isStale = true; // the reader has gone on meanwhile: it is of another state
-  else if (answer.status === 304) return;
-  else if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page itself says why
+  if (url !== addressOf(source)) return void (isStale = true); // meanwhile the reader went on
+  if (answer.status === 304) return;
+  if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page itself says why
   else if (answer.ok || answer.status === 400) {
     replace(html, source);
     if (answer.headers.get("ETag")) tags.set(source, { url, tag: answer.headers.get("ETag") });
   }
   else throw new Error(`status ${answer.status}`);
-}
-
-function shownAddress() {
-  return location.pathname + location.search;
 }
 
 // The reader's part

@@ -5,6 +5,7 @@ import { Feed } from "./feed.js";
 import { count, many } from "./formats.js";
 import { Frame } from "./frame.js";
 import { switches } from "./log_axes.js";
+import { release } from "./plot.js";
 
 // What all charts of the page share; every filter by parameter, metric or status is among it.
 const SHARED = new Set(["status", "q", "failure", "key", "direction", "top", "clip", "selected", "x"]);
@@ -33,16 +34,23 @@ export function run(figure, state, chart, frame = new Frame(figure)) {
     wait: (level) => frame.wait(level, frame.title.textContent.toLowerCase()),
     fail: (sentence) => (last ? frame.warn : frame.say).call(frame, `This chart is not up to date: ${sentence}`),
   });
-  if (chart.axes) switches(figure, frame, state, chart.axes);
+  const ends = [() => feed.end(), () => release(frame.body)];
+  // A drawer's figure goes with its trial; what has listened for it goes with the next change.
+  const isGone = () => {
+    if (!figure.isConnected) for (const end of ends.splice(0)) end();
+    return !figure.isConnected;
+  };
+  if (chart.axes) ends.push(switches(figure, frame, state, chart.axes));
   const names = [...(chart.local ?? []), ...Object.values(chart.axes ?? {})];
   const locals = () => JSON.stringify(names.map((name) => state.get(name)));
   let drawnWith = locals();
-  state.onChange(() => {
+  const changed = () => {
+    if (isGone()) return;
     feed.refresh();
     if (locals() !== drawnWith) render();
     drawnWith = locals();
-  });
-  onTheme(render);
+  };
+  ends.push(state.onChange(changed), onTheme(() => isGone() || render()));
   return { refresh: () => feed.refresh(), render };
 }
 

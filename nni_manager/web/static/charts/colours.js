@@ -44,9 +44,16 @@ export function faded(colour, share) {
   return `rgba(${red}, ${green}, ${blue}, ${share})`;
 }
 
+// Returns a function that ends it.
 export function onTheme(callback) {
-  new MutationObserver(callback).observe(document.documentElement, { attributeFilter: ["data-theme"] });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", callback);
+  const observer = new MutationObserver(callback);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  observer.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  scheme.addEventListener("change", callback);
+  return () => {
+    observer.disconnect();
+    scheme.removeEventListener("change", callback);
+  };
 }
 
 function mixed(scale, at) {

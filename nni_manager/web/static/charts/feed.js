@@ -30,6 +30,7 @@ export class Feed {
   #timer = null;
   #notBefore = 0;
   #stopObserving = () => {};
+  #leave;
   #retryMs = FIRST_RETRY_MS;
 
   // `address()`: what to ask now. `handlers`: answer(json), wait(level 0 to 2), fail(sentence). `pauseMs`: least time
@@ -40,8 +41,21 @@ export class Feed {
     this.#handlers = handlers;
     this.#pauseMs = pauseMs;
     this.#observe(SOON);
-    live.onRevision((_, { isTurn }) => this.#changed(isTurn));
-    document.addEventListener("visibilitychange", () => this.#schedule());
+    const schedule = () => this.#schedule();
+    const forget = live.onRevision((_, { isTurn }) => this.#changed(isTurn));
+    document.addEventListener("visibilitychange", schedule);
+    this.#leave = () => {
+      forget();
+      document.removeEventListener("visibilitychange", schedule);
+    };
+  }
+
+  // For an element that the page does not have any more.
+  end() {
+    this.#leave();
+    this.#stopObserving();
+    clearTimeout(this.#timer);
+    this.#asking?.controller.abort();
   }
 
   // Asks if what is asked has changed, at once: the reader waits for it.
@@ -133,7 +147,7 @@ export class Feed {
 
   #failed(error) {
     this.#handlers.fail(error.message);
-    this.#known.content = null; // what it says now is replaced by the next answer, whatever that is
+    this.#known = { address: "", tag: "", content: null }; // the next answer is drawn, whatever it is
     this.#isStale = true;
     this.#rest(this.#retryMs);
     this.#retryMs = Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);

@@ -11,11 +11,12 @@ export function isLog(state, name) {
   return state.get(name) === "1" && !(OF_TIME.has(name) && state.get("x") === "clock");
 }
 
-// `axes`: {x and y: name in the address}; one that is missing has no logarithm.
+// `axes`: {x and y: name in the address}; one that is missing has no logarithm. Returns a function that ends it.
 export function switches(figure, frame, state, axes) {
   const place = part(figure, "span", "chart-logs");
   frame.tools.after(place);
-  const made = Object.entries(axes).map(([axis, name]) => [button(axis, () => toggle(axis)), name]);
+  const title = frame.title.textContent;
+  const made = Object.entries(axes).map(([axis, name]) => [button(axis, title, () => toggle(axis)), name]);
   const toggle = (axis) => {
     const name = axes[axis];
     state.set({ [name]: isLog(state, name) ? null : "1" });
@@ -34,12 +35,14 @@ export function switches(figure, frame, state, axes) {
     event.preventDefault();
     toggle(axis);
   });
-  state.onChange(show);
   show();
+  return state.onChange(show);
 }
 
-function button(axis, press) {
+// Many charts have such a button: its name says of which it is.
+function button(axis, title, press) {
   const made = document.createElement("button");
+  made.setAttribute("aria-label", `log ${axis}: ${title}`);
   Object.assign(made, { type: "button", textContent: `log ${axis}`, title: `Logarithmic ${axis} axis` });
   made.addEventListener("click", press);
   return made;

@@ -54,6 +54,11 @@ export async function plot({ figure, frame, state }, traces, layout) {
   return (format) => image(library, frame.body, format);
 }
 
+// What the library keeps of a chart that is not on the page any more.
+export function release(body) {
+  if (body.dataset.listens) window.Plotly.purge(body);
+}
+
 function listen(library, { figure, frame, state }) {
   frame.body.dataset.listens = "yes";
   frame.body.on("plotly_click", ({ points, event }) => {

@@ -9,6 +9,7 @@ import * as parallel from "../charts/parallel.js";
 import * as pareto from "../charts/pareto.js";
 import * as results from "../charts/results.js";
 import * as timeline from "../charts/timeline.js";
+import { plotly } from "../charts/plot.js";
 import { plotlyAddress } from "./answers.js";
 import { state } from "./state.js";
 
@@ -23,4 +24,5 @@ for (const figure of document.querySelectorAll("[data-chart]")) {
     figure.append(`This chart could not be drawn: ${error.message}.`);
   }
 }
+await plotly({ dataset: { plotly: address } }).catch(() => {}); // what is printed cannot wait for it; charts say what fails
 document.documentElement.dataset.drawn = "yes";

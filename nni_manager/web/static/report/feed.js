@@ -1,4 +1,5 @@
-// In place of the page's feed: questions are answered from the report itself, once and whenever the reader chooses.
+// In place of the page's feed: questions are answered from the report itself, once and whenever the reader chooses. A
+// chart is drawn when it is nearly in view, and before the report is printed.
 
 import { answerTo } from "./answers.js";
 
@@ -10,12 +11,17 @@ export class Feed {
   constructor(element, address, handlers) {
     this.#address = address;
     this.#handlers = handlers;
-    new IntersectionObserver((found, observer) => {
-      if (!found.at(-1).isIntersecting) return;
+    const begin = () => {
       observer.disconnect();
+      removeEventListener("beforeprint", begin);
       this.refresh();
-    }, { rootMargin: "300px" }).observe(element);
+    };
+    const observer = new IntersectionObserver((found) => found.at(-1).isIntersecting && begin(), { rootMargin: "300px" });
+    observer.observe(element);
+    addEventListener("beforeprint", begin);
   }
+
+  end() {}
 
   async refresh() {
     const answer = answerTo(this.#address());

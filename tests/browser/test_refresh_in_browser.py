@@ -1,0 +1,140 @@
+"""What a page fetches while it is shown: the last that was asked for stays, a fault does not, nor what has no place."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from playwright.async_api import Browser, CDPSession, Page, Route, expect
+
+from tests.api.world import World
+from tests.browser.charted import charted
+from tests.browser.test_charts_in_browser import LONG_MS, chart
+from tests.browser.test_pages_in_browser import page_of
+from tests.browser.test_table_in_browser import numbers, seeded
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+SET = "async changes => (await import('/static/state.js')).state.set(changes)"
+REFRESH = "async () => { (await import('/static/live.js')).live.refresh(); }"
+
+
+class Held:
+    """Answers that come when they are let go."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._may_go = asyncio.Event()
+
+    async def __call__(self, route: Route) -> None:
+        answer = await route.fetch()
+        self.asked.set()
+        await self._may_go.wait()
+        await route.fulfill(response=answer)
+
+    def let_go(self) -> None:
+        self._may_go.set()
+
+
+async def test_chart_is_drawn_once_its_library_comes_after_all(site: str, world: World, browser: Browser) -> None:
+    """The experiment has ended, so no change of it has the chart asked for again."""
+    await charted(world, "charted", 20)
+    context = await browser.new_context()
+    page = await context.new_page()
+    script = re.compile("plotly[^/]*js")
+    await page.route(script, lambda route: route.abort())
+    await page.goto(f"{site}/experiments/charted")
+    words = chart(page, "results").locator(".chart-words")
+    await expect(words).to_contain_text("could not be loaded", timeout=LONG_MS)
+    await page.unroute(script)
+    await expect(chart(page, "results").locator(".main-svg").first).to_be_visible(timeout=LONG_MS)
+    await expect(words).to_be_empty()
+    await context.close()
+
+
+async def test_fault_of_one_filter_does_not_stay_with_the_next(site: str, world: World, browser: Browser) -> None:
+    await charted(world, "charted", 20)
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.route(re.compile("analysis/results.*status=FAILED"), lambda route: route.fulfill(status=503))
+    await page.goto(f"{site}/experiments/charted")
+    figure = chart(page, "results")
+    await expect(figure.locator(".main-svg").first).to_be_visible(timeout=LONG_MS)
+    await page.evaluate(SET, {"status": "FAILED"})
+    await expect(figure.locator(".chart-words")).to_contain_text("not up to date", timeout=LONG_MS)
+    await page.evaluate(SET, {"status": None})
+    await expect(figure.locator(".chart-words")).to_be_empty(timeout=LONG_MS)
+    await context.close()
+
+
+async def test_answer_of_an_earlier_address_replaces_nothing(site: str, world: World, browser: Browser) -> None:
+    await seeded(world)
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/seeded/trials?sort=number")
+        earlier = await numbers(page)
+        held = Held()
+        await page.route(re.compile(r"/trials\?sort=number$"), held)
+        await page.evaluate(REFRESH)
+        await asyncio.wait_for(held.asked.wait(), 20)
+        await page.locator("#sort-number").click()
+        await expect(page).to_have_url(re.compile("sort=-number"))
+        await expect(page.locator("[data-trial]").first).not_to_have_attribute("data-trial", earlier[0])
+        later = await numbers(page)
+        async with page.expect_response(re.compile(r"/trials\?sort=number$")):
+            held.let_go()
+        await page.wait_for_function(
+            "new Promise(done => setTimeout(() => done(true), 100))"
+        )  # it would be shown by now
+        assert await numbers(page) == later
+        await page.unroute_all()
+
+
+async def test_what_the_reader_asks_for_is_shown_though_refresh_is_off(
+    site: str, world: World, browser: Browser
+) -> None:
+    await seeded(world)
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/seeded/trials")
+        await page.locator("#refresh").select_option("off")
+        held = Held()
+        await page.route(re.compile(r"/trials\?status=FAILED$"), held)
+        await page.evaluate(SET, {"status": "FAILED"})
+        await asyncio.wait_for(held.asked.wait(), 20)
+        await page.evaluate(SET, {"status": "EARLY_STOPPED"})
+        held.let_go()
+        await expect(page.locator("[data-trial] .badge:not(.early_stopped)")).to_have_count(0, timeout=20_000)
+        await expect(page.locator("[data-trial] .badge.early_stopped").first).to_be_visible()
+        await page.unroute_all()
+
+
+async def test_charts_of_trials_that_were_looked_at_are_let_go(site: str, world: World, browser: Browser) -> None:
+    await charted(world, "charted", 30)
+    async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
+        session = await page.context.new_cdp_session(page)
+        await page.goto(f"{site}/experiments/charted/trials?sort=number&status=SUCCEEDED")
+        all_ = await numbers(page)
+        await look_at(page, all_[:4])
+        before = await kept(session)
+        await look_at(page, all_[4:16])
+        grown = [now - then for now, then in zip(await kept(session), before, strict=True)]
+        assert grown[0] < 1000 and grown[1] < 60, (
+            f"nodes and listeners more after twelve trials: {grown} above {before}"
+        )
+
+
+async def look_at(page: Page, all_: list[str]) -> None:
+    """At one trial after the other, in the drawer."""
+    for number in all_:
+        await page.locator(f"#open-{number}").click()
+        figure = page.locator(f"#drawer figure[data-selected='{number}']")
+        await figure.scroll_into_view_if_needed()
+        await expect(figure.locator(".main-svg").first).to_be_visible(timeout=LONG_MS)
+
+
+async def kept(session: CDPSession) -> tuple[float, float]:
+    """Nodes and listeners that the page holds."""
+    await session.send("Performance.enable")
+    await session.send("HeapProfiler.collectGarbage")
+    found = {one["name"]: one["value"] for one in (await session.send("Performance.getMetrics"))["metrics"]}
+    return found["Nodes"], found["JSEventListeners"]
