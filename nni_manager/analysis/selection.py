@@ -77,15 +77,11 @@ def chosen(trials: TrialSet, query: Query) -> Mask:
     if query.status:
         found &= np.isin(trials["status"], [STATUSES.index(status) for status in query.status])
     if query.failure:
-        found &= np.isin(
-            trials["failure"], [code for code, known in enumerate(trials.failure_hashes) if known == query.failure]
-        )
+        codes = [code for code, known in enumerate(trials.failure_hashes) if known == query.failure]
+        found &= np.isin(trials["failure"], codes)
     for name, condition in query.parameters:
-        found &= (
-            parameter(trials, f"p.{name}", name).matching(condition.choices)
-            if condition.choices
-            else _in_range(parameter(trials, f"p.{name}", name).numbers, condition)
-        )
+        column = parameter(trials, f"p.{name}", name)
+        found &= column.matching(condition.choices) if condition.choices else _in_range(column.numbers, condition)
     for key, condition in query.metrics:
         values = trials["final"] if key == DEFAULT_KEY else _metric(trials, f"m.{key}", key).numbers
         found &= _in_range(values, condition)

@@ -106,9 +106,9 @@ class CodeFolders:
             with contextlib.suppress(OSError):  # a later sweep tries again
                 if folder.name.startswith(_DOOMED):  # left by a daemon that was killed
                     _remove(folder)
-                elif now_s - folder.stat().st_mtime > (
-                    _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
-                ) and not any(folder.glob("experiments/*")):
+                    continue
+                longest_s = _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
+                if now_s - folder.stat().st_mtime > longest_s and not any(folder.glob("experiments/*")):
                     self._remove(folder)
 
     def _place(self, sha256: str) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas import experiments as schema
+from nni_manager.api.schemas.platforms import TrainingService
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import mask
 from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
@@ -143,8 +144,8 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def describe_service(service: ServiceSummary) -> schema.TrainingService:
-    return schema.TrainingService(
+def describe_service(service: ServiceSummary) -> TrainingService:
+    return TrainingService(
         name=service.name,
         platform=service.platform,
         status=service.status,

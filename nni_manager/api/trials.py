@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 from fastapi import Path as PathParameter
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from nni_manager.api.context import Context, ExperimentId, TrialId
 from nni_manager.api.errors import documented
@@ -135,8 +135,6 @@ tensorboards_router = APIRouter(prefix="/api/v1/experiments/{id}/tensorboards", 
 
 class NewTensorBoard(Sent):
     """A request for a TensorBoard."""
-
-    model_config = ConfigDict(extra="forbid")
 
     trials: list[str] = Field(description="Ids of the trials that it shows, 200 at most.", min_length=1, max_length=200)
     port: int | None = Field(

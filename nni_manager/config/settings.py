@@ -120,13 +120,8 @@ def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Set
 
     Raises ConfigInvalid with all problems.
     """
-    directory = Path(
-        os.path.realpath(
-            os.path.expanduser(
-                str(arguments.get("data_dir") or environment.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)
-            )
-        )
-    )
+    wanted = arguments.get("data_dir") or environment.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY
+    directory = Path(os.path.realpath(os.path.expanduser(str(wanted))))
     given = {_alias(name): value for name, value in arguments.items() if value is not None and name != "data_dir"}
     values = _from_file(directory / FILE) | _from_environment(environment) | given
     return Settings.model_validate({**values, "data_dir": directory})

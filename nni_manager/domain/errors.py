@@ -79,7 +79,7 @@ class Problem:
 
 class ConfigInvalid(InvalidInput):
     """An experiment file that cannot be used; `problems` lists every reason found, `warnings` what was found besides
-    (`domain.warning.ConfigWarning`)."""
+    (`domain.experiment.ConfigWarning`)."""
 
     def __init__(self, problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> None:
         NniManagerError.__init__(self, "; ".join(map(str, problems)))  # each of them is short

@@ -162,8 +162,10 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
         explained = replace(word, native_reason=platform.native_reason, cause=platform.cause, message="")
         believed = explained if runner.was_started else word
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
+    if fits:
+        return AttemptEnd(report=believed)
     both = f"the platform says {platform.state} ({explain(platform)}), the runner says {explain(word)}"
-    return AttemptEnd(report=believed, disagreement="" if fits else both)
+    return AttemptEnd(report=believed, disagreement=both)
 
 
 def _was_ended_with_another(platform: Observation, word: Observation) -> bool:

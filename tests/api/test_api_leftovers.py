@@ -12,12 +12,14 @@ import pytest
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.scheduler.experiments import leftovers
 from nni_manager.scheduler.planning import open_trial
 from nni_manager.store.experiment import leftover_jobs
+from nni_manager.store.index import index
 from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
 from tests.api.world import World
 
@@ -157,6 +159,29 @@ async def test_experiment_with_corrupt_database_is_cleaned_by_id(api: httpx.Asyn
     folder = await world.add("broken")
     folder.database.write_bytes(b"this is no database")
     assert (await api.delete(f"{EXPERIMENTS}/broken")).status_code == 204
+    assert Cleaned.cleaned == [("broken", "local", ())] and await noted(world) == []
+
+
+async def test_experiment_without_a_known_service_is_deleted(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("broken")
+    await world.supervisor.index.write(lambda c: index.set_config(c, "broken", None, ""))
+    folder.database.write_bytes(b"this is no database")
+    deleted = await api.delete(f"{EXPERIMENTS}/broken")
+    assert (deleted.status_code, deleted.text) == (204, "")
+    assert Cleaned.cleaned == [] and await noted(world) == []
+
+
+@pytest.mark.parametrize("was_tried", [True, False])
+async def test_experiment_whose_database_is_no_file_is_cleaned_by_id(
+    api: httpx.AsyncClient, world: World, was_tried: bool
+) -> None:
+    folder = await world.add("broken")
+    if was_tried:
+        world.supervisor.not_opened["broken"] = Hold(code=HoldCode.STORE_UNAVAILABLE, sentence="it is no file")
+    folder.database.unlink()
+    folder.database.mkdir()
+    deleted = await api.delete(f"{EXPERIMENTS}/broken")
+    assert (deleted.status_code, deleted.text) == (204, "")
     assert Cleaned.cleaned == [("broken", "local", ())] and await noted(world) == []
 
 

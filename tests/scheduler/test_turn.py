@@ -18,6 +18,7 @@ from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState
+from nni_manager.scheduler.turns import turn
 from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
 from nni_manager.store.experiment import experiments, jobs, metrics, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Stored
@@ -89,6 +90,13 @@ def test_the_life_of_a_trial(turns: Turns) -> None:
     assert jobs.unforgotten(turns.connection, "fake") == [handle]
     turns.take(Seen(forgotten=(submit.attempt.job_name,)))
     assert jobs.unforgotten(turns.connection, "fake") == []
+
+
+def test_a_decision_that_nothing_writes_fails_the_turn(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown: Any = object()
+    monkeypatch.setattr(turn, "plan", lambda _: d.Decisions(records=[unknown]))
+    with pytest.raises(AssertionError):
+        turns.take()
 
 
 def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> None:

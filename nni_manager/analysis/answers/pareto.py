@@ -1,6 +1,6 @@
 """``pareto``: the trials by two of several objectives, and which of them no other one is better than.
 
-The front is kept and extended as trials end: the same set as `domain.objectives.pareto`, for many results at once.
+The front is kept and extended as trials end: the same as `domain.objectives.extended_set`, for many results at once.
 """
 
 from __future__ import annotations

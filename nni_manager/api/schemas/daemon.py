@@ -1,4 +1,4 @@
-"""The base of all models, refusals, the daemon and its disk, code that was sent, and training services.
+"""The base of all models, refusals, the daemon and its disk, and code that was sent.
 
 camelCase outside, snake_case inside.
 """
@@ -104,70 +104,6 @@ class StopDaemon(Sent):
 
 class Stopping(Wire):
     status: Literal["stopping"] = Field(description="Always `stopping`; the daemon is gone a moment later.")
-
-
-class Clean(Sent):
-    """A request to end jobs that earlier experiments left running."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    platforms: list[str] = Field(default_factory=list, description="Only on these platforms; empty: on all.")
-
-
-class Cleaned(Wire):
-    """Jobs of one experiment on one of its training services."""
-
-    experiment: str = Field(description="Id of the experiment, which may be deleted.")
-    service: str = Field(description="The training service, as the experiment calls it.")
-    platform: str = Field(description="What it is.")
-    jobs: int | None = Field(description="How many jobs may have run there; null: not known.")
-    trouble: str = Field(description="Why they could not be ended, one sentence; empty: they are.")
-
-
-class CleanedList(Wire):
-    cleaned: list[Cleaned] = Field(description="Everything that was left, oldest first.")
-
-
-class LeftObject(Wire):
-    """An object at a training service that an experiment made, which is not at work here."""
-
-    experiment: str = Field(description="Id of the experiment, as the object says.")
-    manager: Literal["this", "another", "unknown"] = Field(
-        description="The daemon that made it, by its data directory; unknown: an earlier version did."
-    )
-    what: str = Field(description="Its kind and name.")
-    created_ms: int | None = Field(description="When it was made, milliseconds since the epoch; null: not known.")
-    stays: str = Field(description="Why it cannot be removed, one sentence; empty: it can.")
-
-
-class LeftOnService(Wire):
-    """Objects at one training service."""
-
-    service: str = Field(description="The training service, as the config calls it.")
-    platform: str = Field(description="What it is.")
-    objects: list[LeftObject] = Field(description="What was found, or was removed.")
-    trouble: str = Field(description="Why it could not be asked, or not all be removed, one sentence; empty: it was.")
-
-
-class LeftOnServices(Wire):
-    services: list[LeftOnService] = Field(description="The services that can say, in the order of the config.")
-
-
-class ServicePlan(Wire):
-    """The plan of one training service: where an experiment's first trials would go if it had that service alone."""
-
-    service: str = Field(description="The training service, as the experiment calls it.")
-    platform: str = Field(description="What it is.")
-    trials: int = Field(description="How many it was asked about: so many may run there at a time.")
-    places: list[str] | None = Field(
-        description="Of each trial that would start now, where; null: the service decides that itself."
-    )
-    why_not: dict[str, str] = Field(description="Machine → why no trial more would go there now.")
-    trouble: str = Field(description="Why the service could not be asked; empty: it could.")
-
-
-class ServicePlanList(Wire):
-    services: list[ServicePlan] = Field(description="In the order of the config.")
 
 
 class Code(Wire):

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
 from nni_manager.api.schemas.daemon import Sent, Wire
+from nni_manager.api.schemas.platforms import TrainingService
 from nni_manager.api.schemas.provenance import Provenance
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store.index.best_results import MOST
 from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES
@@ -72,8 +72,6 @@ class CommonFailure(Wire):
 class NewEndpoint(Sent):
     """A port of its own for an experiment: its page and NNI's API at the root, as NNI serves them."""
 
-    model_config = ConfigDict(extra="forbid")
-
     port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         default=None,
         description="TCP port; 0: any free one. null: none where the daemon's service shows the experiment, or nothing "
@@ -88,25 +86,6 @@ class ExperimentEndpoint(Wire):
     port: int = Field(description="TCP port.")
     url_prefix: str = Field(description="What stands before every path, without slashes at its ends; empty: nothing.")
     url: str = Field(description="Address of the page, `http://host:port` and the prefix; NNI's API is below it.")
-
-
-class TrainingService(Wire):
-    """One of the places where trials of an experiment run."""
-
-    name: str = Field(description="What tells it from the others.", examples=["openpai-2"])
-    platform: str = Field(description="What it is.", examples=["openpai"])
-    status: ServiceStatus | None = Field(
-        description="`connecting`; `up`; `away` (cannot be asked or takes no jobs; ends by itself); `on hold` (a "
-        "person must put something right; `resume` tries again); `removed` (takes nothing new); null: the "
-        "experiment is closed."
-    )
-    since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: not known.")
-    sentence: str = Field(
-        description="What is wrong with it or some of its machines, or why it has no room; empty when all is well."
-    )
-    room: int | None = Field(description="Jobs it has room for; null: as many as one likes, or not known.")
-    limit: int | None = Field(description="Trials it may have at a time; null: as many as the experiment.")
-    open_attempts: int = Field(description="Attempts it was given that have not ended.")
 
 
 class ExperimentSummary(Wire):
@@ -267,35 +246,26 @@ class Created(Wire):
     )
 
 
-class View(Sent):
+class _Opened(Sent):
+    working_directory: str | None = Field(
+        default=None,
+        pattern="^/",
+        description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
+    )
+    endpoint: NewEndpoint | None = Field(
+        default=None, description="A port of its own; not given: the one it has, or none."
+    )
+
+
+class View(_Opened):
     """An experiment to be opened for reading only."""
 
-    model_config = ConfigDict(extra="forbid")
-
     id: str = Field(description="Id of the experiment.", pattern=r"^[A-Za-z0-9_-]{1,32}$")
-    working_directory: str | None = Field(
-        default=None,
-        pattern="^/",
-        description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
-    )
-    endpoint: NewEndpoint | None = Field(
-        default=None, description="A port of its own; not given: the one it has, or none."
-    )
 
 
-class Resume(Sent):
+class Resume(_Opened):
     """A request that an experiment goes on."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    endpoint: NewEndpoint | None = Field(
-        default=None, description="A port of its own; not given: the one it has, or none."
-    )
-    working_directory: str | None = Field(
-        default=None,
-        pattern="^/",
-        description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
-    )
     debug: bool = Field(default=False, description="True: `debug` is switched on. Only for one that is stopped.")
     secrets: dict[str, str] = Field(
         default={}, repr=False, description="New values of what secret fields refer to, by reference; others stay."
@@ -304,8 +274,6 @@ class Resume(Sent):
 
 class NewSecrets(Sent):
     """Secrets given anew."""
-
-    model_config = ConfigDict(extra="forbid")
 
     secrets: dict[str, str] = Field(
         repr=False, description="New values of what secret fields refer to, by reference; others stay."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from nni_manager.api.schemas.daemon import Sent
 
@@ -11,18 +11,14 @@ _TEXT, _DIFF = 4096, 2**20
 _PACKAGES, _UNTRACKED = 2000, 200
 
 
-class _Recorded(Sent):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Package(_Recorded):
+class Package(Sent):
     """A package that was installed."""
 
     name: str = Field(max_length=_TEXT, description="Its name, with hyphens and in small letters.", examples=["numpy"])
     version: str = Field(max_length=_TEXT, description="Its version; empty: its folder does not say.")
 
 
-class CallersPython(_Recorded):
+class CallersPython(Sent):
     """The Python of the caller: `tunerPython`, else `python3` of its PATH."""
 
     executable: str = Field(max_length=_TEXT, description="Its path.")
@@ -31,7 +27,7 @@ class CallersPython(_Recorded):
     problem: str = Field(max_length=_TEXT, description="Why it is not known; empty: it is.")
 
 
-class CodeState(_Recorded):
+class CodeState(Sent):
     """The code directory in git, when the experiment was made."""
 
     directory: str = Field(max_length=_TEXT, description="The code directory.")
@@ -51,7 +47,7 @@ class CodeState(_Recorded):
     problem: str = Field(max_length=_TEXT, description="Why the state is not known; empty: it is.")
 
 
-class Provenance(_Recorded):
+class Provenance(Sent):
     """What is needed to repeat an experiment, beside its config."""
 
     collected_ms: int = Field(ge=0, description="When it was collected, milliseconds since the epoch.")

@@ -164,9 +164,8 @@ class EndpointSockets:
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
         listeners, _ = await asyncio.shield(self._listeners)
-        if not wish.is_explicit and (
-            not self._allowed or any(listener.kind == "service" for listener in listeners.open)
-        ):
+        is_shown = any(listener.kind == "service" for listener in listeners.open)
+        if not wish.is_explicit and (is_shown or not self._allowed):
             return None
         self._check()
         async with self._turn:

@@ -26,9 +26,8 @@ _INDICES = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*")
 
 def text(raw: object) -> str:
     if not isinstance(raw, str):
-        raise ValueError(
-            f"must be text, not {kind(raw)}{('; put it in quotes' if isinstance(raw, bool | int | float) else '')}"
-        )
+        advice = "; put it in quotes" if isinstance(raw, bool | int | float) else ""
+        raise ValueError(f"must be text, not {kind(raw)}{advice}")
     if not raw.strip():
         raise ValueError("must not be empty")
     return raw

@@ -66,7 +66,7 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
     if (
         arguments is not None
         and source.translate is not None
-        and not (arguments.get("optimize_mode") is not None)
+        and arguments.get("optimize_mode") is None
         and must_say(name)
     ):
         section.refuse("classArgs", f"NNI takes no arguments of {name} without optimize_mode; add it")

@@ -178,9 +178,11 @@ class ExperimentCommands:
                 state = "open, though DONE" if entry.status is ExperimentStatus.DONE else "at work"
                 raise Conflict(f"experiment {id} is {state}; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
-            # as it may have when it was stopped while it could not be opened
-            may_have_jobs = id in self._supervisor.not_opened or id in self._supervisor.unsettled
-            may_have_jobs |= await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
+            may_have_jobs = (
+                id in self._supervisor.not_opened
+                or id in self._supervisor.unsettled  # it was stopped while it could not be opened
+                or await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
+            )
             await self._shared.leftovers.end_deleted(entry, self._shared.clock(), may_have_jobs=may_have_jobs)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._close_all(id)

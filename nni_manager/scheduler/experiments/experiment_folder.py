@@ -14,7 +14,7 @@ from pathlib import Path
 from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.endpoint import Endpoint
-from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreUnavailable
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreError, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
@@ -138,7 +138,7 @@ def has_undecided_jobs(folder: Folder) -> bool:
         with closing(connect_readonly(folder.database)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             return version > 0 and jobs.has_undecided(connection)  # NNI's own knows no jobs of ours
-    except (StoreUnavailable, sqlite3.DatabaseError):
+    except (StoreError, sqlite3.DatabaseError):
         return True
 
 

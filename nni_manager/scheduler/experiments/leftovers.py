@@ -271,8 +271,10 @@ def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJob
             return read_left_behind(connection, entry.folder, now_ms, sentence=sentence)
     except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
         log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
-    platforms = list(filter(None, entry.platform.split(",")))
-    services = stored_config.services({"trainingService": [{"platform": one} for one in platforms]})
+    platforms = [one for one in entry.platform.split(",") if one]  # none are known of some that NNI made
+    services = (
+        stored_config.services({"trainingService": [{"platform": one} for one in platforms]}) if platforms else ()
+    )
     return [
         _left(entry.id, service, {"platform": platform}, {}, (), sentence, now_ms)
         for service, platform in zip(services, platforms, strict=True)

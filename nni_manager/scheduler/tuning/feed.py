@@ -221,11 +221,16 @@ class TunerFeed:
             unfinished=open_trials,
             imported=imported,
         )
+        self._note_start(started, open_trials)
+
+    def _note_start(self, started: Item, open_trials: Sequence[Item]) -> None:
+        """`started`: the answer of a process that has seen no intermediate results; these of open trials are to be
+        judged again."""
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
         self._watches = started["watches"]
         self._to_judge.clear()
-        if self.takes_intermediates:  # this process has seen no results
+        if self.takes_intermediates:
             self._seen.clear()
             self._to_judge.update((trial["trial_id"], None) for trial in open_trials)
 

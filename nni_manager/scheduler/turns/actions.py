@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.attempt import Observation
+from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, NniManagerError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import LiveSpec, NeedlessCheckpoint, PlatformSpec
@@ -57,7 +57,7 @@ class JobFactory:
         if has_runner:
             await self._runner_listener.open(self._experiment_id)
         attempt, spec, own = call.attempt, self._spec.now, service.settings
-        gpus, ip = own.get("trialGpuNumber", spec.trial_gpu_number), own.get("nniManagerIp")
+        gpus = own.get("trialGpuNumber", spec.trial_gpu_number)
         prelude = copy_from(call.continues) if call.continues else ""
         return JobSpec(
             name=attempt.job_name,
@@ -71,7 +71,7 @@ class JobFactory:
             parameter_record=call.record,
             protocol_environment={
                 protocol.ENV_EXPERIMENT_ID: self._experiment_id,
-                protocol.ENV_TRIAL_ID: call.attempt.trial_id,
+                protocol.ENV_TRIAL_ID: attempt.trial_id,
                 protocol.ENV_SEQUENCE_ID: str(call.sequence_id),
             },
             caller_environment=self._caller_environment,
@@ -84,15 +84,13 @@ class JobFactory:
             intended_ms=attempt.intended_ms,
             nonce=self._nonce,
             storage_key=self._storage_key,
-            runner_environment=runner_environment(
-                self._runner_listener,
-                attempt,
-                manager_ip=ip if isinstance(ip, str) else spec.manager_ip,
-                experiment_id=self._experiment_id,
-            )
-            if has_runner
-            else {},
+            runner_environment=self._for_runner(attempt, service) if has_runner else {},
         )
+
+    def _for_runner(self, attempt: Attempt, service: PlatformSpec) -> dict[str, str]:
+        own = service.settings.get("nniManagerIp")
+        ip = own if isinstance(own, str) else self._spec.now.manager_ip
+        return runner_environment(self._runner_listener, attempt, manager_ip=ip, experiment_id=self._experiment_id)
 
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from nni_manager.domain.attempt import PLATFORM, Observation
 from nni_manager.domain.clock import Durations
@@ -237,6 +237,8 @@ def _write(connection: sqlite3.Connection, record: d.Record, now_ms: int) -> Non
             experiments.set_hold(connection, record.hold, now_ms)
         case d.HoldService():
             services.set_hold(connection, record.service, record.hold)
+        case _:
+            assert_never(record)
 
 
 class Tally:

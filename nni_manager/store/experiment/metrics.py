@@ -92,12 +92,7 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
         chunk = replace(chunk, metrics=_without_repeats(connection, before, outbox, chunk.metrics))
     replaced = _REPLACED.format(chunk.outbox.rpartition("/")[0]) if before and outbox.is_new else ""
     for doubt in filter(None, (chunk.doubt, replaced)):
-        # each sentence once, and up to a total length
-        connection.execute(
-            "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN :doubt ELSE doubt || '; ' || :doubt END"
-            " WHERE job_name = :job_name AND instr(doubt, :doubt) = 0 AND length(doubt) < :longest",
-            {"doubt": doubt, "job_name": chunk.job_name, "longest": _DOUBT_CHARACTERS},
-        )
+        _add_doubt(connection, chunk.job_name, doubt)
     has_intermediates = _take(connection, chunk, found, outbox, now_ms)
     return Receipt(
         stored=Stored.NEW,
@@ -106,6 +101,15 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
         may_complete=found.may_complete,
         doubt=replaced,
         offset=chunk.end,
+    )
+
+
+def _add_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> None:
+    """Each sentence once, and up to a total length."""
+    connection.execute(
+        "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN :doubt ELSE doubt || '; ' || :doubt END"
+        " WHERE job_name = :job_name AND instr(doubt, :doubt) = 0 AND length(doubt) < :longest",
+        {"doubt": doubt, "job_name": job_name, "longest": _DOUBT_CHARACTERS},
     )
 
 
