@@ -72,9 +72,8 @@ def launch(command: str, directory: str, environment: Dict[str, str], streams: S
     start = _posix_spawn if _HAS_POSIX_SPAWN else _popen
     program = _plain_program(command, directory, environment)
     if program:
-        with suppress(
-            OSError
-        ):  # a shell may know how to run it, and has the words and the exit code for what it cannot
+        # a shell may know how to run it, and has the words and the exit code for what it cannot
+        with suppress(OSError):
             return start([program, *command.split()[1:]], directory, {**environment, "PWD": directory}, streams)
     return start([_SHELL, "-c", command], directory, environment, streams)
 

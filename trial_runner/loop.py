@@ -1,11 +1,13 @@
-"""The event loop of one thread: descriptors, timers, and calls for the end of a turn."""
+"""The event loop of one thread: descriptors, signals, timers, and calls for the end of a turn."""
 
 import heapq
 import select
+import signal
+import socket
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Callable, Deque, Dict, List, Optional, Tuple
+from typing import Callable, Deque, Dict, Iterable, List, Optional, Tuple
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
@@ -53,6 +55,18 @@ class Loop:
         if self._watched.pop(descriptor, None) is not None:
             with suppress(OSError):  # it was closed already
                 self._epoll.unregister(descriptor)
+
+    def watch_signals(self, numbers: Iterable[int], callback: Callable[[bytes], None]) -> None:
+        """Calls `callback` with the numbers of signals that came, a byte each. One loop of a process may do it."""
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        # Handlers, not SIG_IGN: what we start would inherit that. The number arrives through the wakeup descriptor.
+        for number in numbers:
+            signal.signal(number, lambda *_: None)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._signals = (reader, writer)
+        self.watch(reader.fileno(), lambda _: callback(reader.recv(4096)))
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
         timer = Timer(callback)

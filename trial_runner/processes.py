@@ -8,7 +8,6 @@ the end of a job would be told without its last results, and what it left runnin
 import errno
 import fcntl
 import os
-import resource
 import select
 import signal
 import struct
@@ -263,6 +262,8 @@ RESERVED = 16
 
 def kept_free(descriptor: int) -> int:
     """The descriptor itself. Raises OSError (EMFILE), having closed it, when it is one of the last."""
+    import resource  # runners, which have this module too, need it not
+
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY or descriptor < limit - RESERVED:
         return descriptor

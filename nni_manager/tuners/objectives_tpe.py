@@ -7,24 +7,17 @@ Running trials are shown with a made-up result (the constant liar), one for all 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
 from nni_manager.domain.objectives import Worth
 from nni_manager.tuners.optuna_objectives import ObjectivesTuner, constraints_of
-from nni_manager.tuners.optuna_tpe import TpeArguments, sampler_options
+from nni_manager.tuners.optuna_tpe import LIARS, TpeArguments, sampler_options
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
-
-_LIARS: dict[str, Callable[[list[float]], float]] = {
-    "best": min,
-    "worst": max,
-    "mean": lambda losses: math.fsum(losses) / len(losses),
-}
 
 
 class ObjectivesTPE(ObjectivesTuner):
@@ -49,7 +42,7 @@ class ObjectivesTPE(ObjectivesTuner):
     def lie(self) -> Worth | None:
         if self._arguments.constant_liar_type is None:
             return None
-        chosen = _LIARS[self._arguments.constant_liar_type]
+        chosen = LIARS[self._arguments.constant_liar_type]
         losses = zip(*(worth.losses for _, worth in self.known), strict=True)
         violations = zip(*(worth.violations for _, worth in self.known), strict=True)
         return Worth(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.space.search_space import SearchSpace
-from nni_manager.tuners.optuna_coordinates import distribution_of, name_of
+from nni_manager.tuners.optuna_tuner import distribution_of, name_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

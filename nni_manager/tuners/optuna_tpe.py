@@ -1,43 +1,31 @@
 """TPE, by Optuna.
 
-Optuna gets the unit interval for every number and a category for every choice; quantiles and rounding are done here.
 Each proposal uses a new study with the results so far, in the order of arrival, and the running trials with a made-up
-value (the constant liar), so that the next proposal keeps away from them. A restarted tuner that has learned the same
-results proposes the same parameters.
-
-Optuna and numpy take 0.4 s to import. This is put off until there are enough results to need them; the trials before
-are drawn at random.
+value (the constant liar), so that the next proposal keeps away from them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import warnings
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt
 
 from nni_manager.domain.metrics import OptimizeModeName, default_number
-from nni_manager.domain.space.dimension import Choice
-from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
-from nni_manager.tuners.contract import Data, Pending, Result, Tuner
-from nni_manager.tuners.optuna_coordinates import coordinate, name_of
+from nni_manager.domain.space.search_space import SearchSpace
 from nni_manager.tuners.optuna_sampler import sampler
-from nni_manager.tuners.random import chosen_seed, draw
+from nni_manager.tuners.optuna_tuner import OptunaTuner, showing
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.study import Study
-    from optuna.trial import FrozenTrial, TrialState
-
-#: What `SearchSpace.picks` answers.
-Picks = dict[Key, object]
+    from optuna.trial import FrozenTrial
 
 _LIAR = "constant_liar_type"
-_LIARS: dict[str, Callable[[list[float]], float]] = {
+#: The result that running trials are supposed to have, of those that there are.
+LIARS: dict[str, Callable[[list[float]], float]] = {
     "best": min,
     "worst": max,
     "mean": lambda losses: math.fsum(losses) / len(losses),
@@ -68,7 +56,7 @@ class TpeArguments:
         return TpeArguments(**{name: value for name, value in given.items() if value is not None or name == _LIAR})
 
 
-class TPE(Tuner):
+class TPE(OptunaTuner[float]):
     """`seed`: any whole number. Results that are no finite number count as failed: they teach nothing."""
 
     def __init__(
@@ -78,106 +66,49 @@ class TPE(Tuner):
         seed: Annotated[int, Ge(0)] | None = None,
         tpe_args: TpeArguments | Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(seed=seed)
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
-        self._seed = chosen_seed(seed)
         self._arguments = tpe_args if isinstance(tpe_args, TpeArguments) else TpeArguments.parse(tpe_args or {})
-        self._space = SearchSpace(places=())
-        #: Parameters and loss (smaller is better), in the order they came in; imported ones stand before the others.
-        self._imported: list[tuple[object, float]] = []
-        self._learned: list[tuple[object, float]] = []
-        #: Those of them that belong to the current search space.
-        self._known: list[tuple[Picks, float]] = []
+        self.startup = self._arguments.n_startup_jobs
         #: The known results as trials of Optuna, made on demand.
         self._trials: list[FrozenTrial] = []
-        self._pending: dict[int, object] = {}
-        self._failed = 0
 
-    def update_search_space(self, search_space: object) -> None:
-        self._space = parse(search_space)
-        self._sort_out()
+    def judge(self, value: object) -> float | None:
+        number = default_number(value)
+        return self._sign * number if number is not None and math.isfinite(number) else None
 
-    def propose(self, parameter_id: int) -> dict[str, object]:
-        # without a result TPE has no basis, whatever `n_startup_jobs` is
-        if len(self._known) < max(self._arguments.n_startup_jobs, 1):
-            parameters = draw(self._space, self._seed, parameter_id)
-        else:
-            parameters = self._ask(parameter_id)
-        self._pending[parameter_id] = parameters
-        return parameters
-
-    def learn(self, result: Result) -> None:
-        if result.parameter_id is not None:
-            self._pending.pop(result.parameter_id, None)
-        if (number := _finite(result.value)) is None:
-            self._failed += 1
-            return
-        self._learned.append((result.parameters, self._sign * number))
-        self._known += self._of_this_space(self._learned[-1:])
-
-    def adopt(self, pending: Pending) -> None:
-        if pending.parameter_id is not None:
-            self._pending[pending.parameter_id] = pending.parameters
-
-    def import_data(self, data: Data) -> None:
-        for entry in data:
-            if (number := _finite(entry.get("value"))) is not None:
-                self._imported.append((entry.get("parameter"), self._sign * number))
-        self._sort_out()
-
-    def state(self) -> dict[str, object]:
-        return {"learned": len(self._known), "failed": self._failed, "running": len(self._pending)}
-
-    def _sort_out(self) -> None:
-        self._known = self._of_this_space(self._imported + self._learned)
+    def forget(self) -> None:
         self._trials = []
 
-    def _of_this_space(self, results: list[tuple[object, float]]) -> list[tuple[Picks, float]]:
-        all_picks = ((self._space.picks(parameters), loss) for parameters, loss in results)
-        return [(picks, loss) for picks, loss in all_picks if picks is not None]
-
-    def _ask(self, parameter_id: int) -> dict[str, object]:
+    def ask(self, parameter_id: int) -> dict[str, object]:
         import numpy
 
-        def choose(place: PlacedDimension) -> object:
-            if isinstance(place.dimension, Choice):
-                return place.dimension.options[trial.suggest_categorical(name_of(place), range(place.dimension.size))]
-            return place.dimension.quantile(trial.suggest_float(name_of(place), 0.0, 1.0))
-
         with numpy.errstate(divide="ignore"):  # the logarithm of a `prior_weight` of 0
-            trial = self._study(parameter_id).ask()
-            return self._space.assemble(choose)
+            return self.drawn(self._study(parameter_id).ask())
 
     def _study(self, parameter_id: int) -> Study:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna deprecates options that NNI offers
-            ours = sampler(seed, self._space, **sampler_options(self._arguments, self._space))
-        return optuna.create_study(storage=_shown(self._shown_trials()), sampler=ours)
+            options = sampler_options(self._arguments, self.space)
+            ours = sampler(self.seed_of(parameter_id), self.space, **options)
+        return optuna.create_study(storage=showing(self._shown_trials()), sampler=ours)
 
     def _shown_trials(self) -> list[FrozenTrial]:
-        for picks, loss in self._known[len(self._trials) :]:
-            self._trials.append(self._frozen(picks, loss))
-        return [*self._trials, *self._lies()]
+        for picks, loss in self.known[len(self._trials) :]:
+            self._trials.append(self.frozen(picks, value=loss))
+        shown = [*self._trials, *self._lies()]
+        for number, trial in enumerate(shown):
+            trial.number = number
+        return shown
 
     def _lies(self) -> list[FrozenTrial]:
         if self._arguments.constant_liar_type is None:
             return []
-        lie = _LIARS[self._arguments.constant_liar_type]([loss for _, loss in self._known])
-        pending = [(self._pending[number], lie) for number in sorted(self._pending)]
-        return [self._frozen(picks, lie) for picks, lie in self._of_this_space(pending)]
-
-    def _frozen(self, picks: Picks, loss: float) -> FrozenTrial:
-        from optuna.trial import create_trial
-
-        units: dict[str, Any] = {}
-        distributions: dict[str, BaseDistribution] = {}
-        for place in self._space.places:
-            if place.key in picks:
-                units[name_of(place)], distributions[name_of(place)] = coordinate(place, picks[place.key])
-        return create_trial(params=units, distributions=distributions, value=loss)
+        lie = LIARS[self._arguments.constant_liar_type]([loss for _, loss in self.known])
+        return [self.frozen(picks, value=loss) for picks, loss in self.running(lie)]
 
 
 def sampler_options(given: TpeArguments, space: SearchSpace) -> dict[str, Any]:
@@ -198,11 +129,6 @@ def sampler_options(given: TpeArguments, space: SearchSpace) -> dict[str, Any]:
     return options
 
 
-def _finite(value: object) -> float | None:
-    number = default_number(value)
-    return number if number is not None and math.isfinite(number) else None
-
-
 def _good_trials(gamma: float, at_most: int) -> Callable[[int], int]:
     return lambda count: min(math.ceil(gamma * math.sqrt(count)), at_most)
 
@@ -216,18 +142,3 @@ def _weights(in_full: int) -> Callable[[int], Any]:
         return numpy.concatenate([ramp, numpy.ones(count - fading)])
 
     return weights
-
-
-def _shown(trials: list[FrozenTrial]) -> Any:
-    """A storage that shows exactly these trials, whatever else is asked of it."""
-    from optuna.storages import InMemoryStorage
-
-    class Shown(InMemoryStorage):
-        def get_all_trials(
-            self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
-        ) -> list[FrozenTrial]:
-            return [trial for trial in trials if states is None or trial.state in states]
-
-    for number, trial in enumerate(trials):
-        trial.number = number
-    return Shown()

@@ -70,6 +70,14 @@ def test_missing_tuner_methods_are_named(nni: ModuleType, method: str, arguments
         getattr(Empty(), method)(*arguments)
 
 
+def test_a_missing_method_is_named_whatever_the_class_calls_its_own_things(nni: ModuleType) -> None:
+    class Imputing(nni.tuner.Tuner):  # type: ignore[name-defined,misc]
+        _missing = -1.0
+
+    with pytest.raises(NotImplementedError, match=r"Imputing has to define generate_parameters\."):
+        Imputing().generate_parameters(0)
+
+
 def test_optional_tuner_methods_may_be_missing(nni: ModuleType) -> None:
     tuner = make_tuner(nni, [])
     tuner.trial_end(0, True)

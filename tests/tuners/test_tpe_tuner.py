@@ -76,7 +76,7 @@ def test_the_first_trials_are_drawn_at_random() -> None:
     random.update_search_space(SPACES["mixed"])
     for number in range(10):
         assert tuner.propose(number) == random.propose(number)
-        tuner.learn(result(number, tuner._pending[number], 1.0 * number))
+        tuner.learn(result(number, tuner.pending[number], 1.0 * number))
     assert tuner.propose(10) != random.propose(10)
 
 
@@ -106,7 +106,7 @@ def test_without_a_random_start_the_first_trial_alone_is_drawn_at_random() -> No
     random.update_search_space(SPACES["mixed"])
     assert tuner.propose(0) == random.propose(0)
     assert tuner.propose(1) == random.propose(1)  # no result is in
-    tuner.learn(result(0, tuner._pending[0], 1.0))
+    tuner.learn(result(0, tuner.pending[0], 1.0))
     assert tuner.propose(2) != random.propose(2)
 
 

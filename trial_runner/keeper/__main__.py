@@ -137,9 +137,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return _fail("The socket's path {} is too long: give one of at most 107 bytes.".format(socket_path))
     try:
         if options.verb == "attach":
-            from trial_runner.keeper.serving.attach import (
-                attach,  # brings threads and subprocesses, which serving needs not
-            )
+            # brings threads and subprocesses, which serving needs not
+            from trial_runner.keeper.serving.attach import attach
 
             return attach(directory, socket_path)
         return serve(directory, socket_path, options.ready_fd)

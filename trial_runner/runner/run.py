@@ -99,7 +99,7 @@ class Run:
 
     def run(self, environment: Dict[str, str]) -> int:
         """The exit code of the whole. Raises OSError and ValueError when the command cannot be started."""
-        self._watch_signals()
+        self._loop.watch_signals((signal.SIGCHLD, *_FORWARDED), self._on_signals)
         self._started_ms = now_ms()
         settings = self._settings
         self._tree.start(settings.command, settings.code_dir, environment, self._stdout, self._stderr)
@@ -257,26 +257,14 @@ class Run:
         if self._evidence is not None:  # what is left to deliver has as long as a command would have
             self._loop.call_later(self._settings.grace_s, self._loop.stop)
 
-    # What happens in the delivering thread
-
-    def _on_stop(self, grace_s: Optional[float]) -> None:
-        seconds = self._settings.grace_s if grace_s is None else grace_s
-        self._mailbox.put(lambda: self._tree.terminate(signal.SIGTERM, seconds))
-
-    # Around the loop
-
-    def _watch_signals(self) -> None:
-        reader, writer = socket.socketpair()
-        reader.setblocking(False)
-        writer.setblocking(False)
-        for number in (signal.SIGCHLD, *_FORWARDED):
-            signal.signal(number, lambda *_: None)  # it arrives through the wakeup descriptor
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        self._signals = (reader, writer)
-        self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
-
     def _exit_code(self) -> int:
         if self._is_superseded or self._is_cut_off:
             return protocol.EXIT_FENCED if self._settings.is_reporter else 0
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner
+
+    # What happens in the delivering thread
+
+    def _on_stop(self, grace_s: Optional[float]) -> None:
+        seconds = self._settings.grace_s if grace_s is None else grace_s
+        self._mailbox.put(lambda: self._tree.terminate(signal.SIGTERM, seconds))

@@ -66,7 +66,7 @@ class Server:
     def open(self) -> None:
         """Listens. Raises OSError."""
         self._listener.open()
-        self._watch_signals()
+        self._loop.watch_signals((signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1), self._on_signals)
         self._end_if_unneeded(_FIRST_LINGER_S)
         self._loop.call_later(_HOME_LOOK_S, self._look_later)
         self._log.write("listening; {} jobs known".format(len(list(self._jobs.all()))))
@@ -77,17 +77,6 @@ class Server:
         self._saving.retry()
         self._listener.close()
         self._log.write("ends; {} jobs running".format(len(self._jobs.running())))
-
-    def _watch_signals(self) -> None:
-        reader, writer = socket.socketpair()
-        reader.setblocking(False)
-        writer.setblocking(False)
-        # Handlers, not SIG_IGN: jobs would inherit that. The number arrives through the wakeup descriptor.
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, lambda *_: None)
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        self._signals = (reader, writer)
-        self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
 
     def _on_signals(self, numbers: bytes) -> None:
         if signal.SIGTERM in numbers:

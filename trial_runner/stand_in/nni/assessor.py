@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from nni.recoverable import Recoverable
+from nni.recoverable import Recoverable, missing
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Assessor(Recoverable):
 
     def assess_trial(self, trial_job_id: str, trial_history: List[Any]) -> AssessResult:
         """AssessResult.Bad to stop a trial; `trial_history` holds all its intermediate results so far, oldest first."""
-        raise self._missing("assess_trial")
+        raise missing(self, "assess_trial")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
         """Takes note that a trial ended; `success` is False unless it succeeded."""

@@ -29,5 +29,7 @@ class Recoverable:
     def _on_error(self) -> None:
         pass
 
-    def _missing(self, method: str) -> NotImplementedError:
-        return NotImplementedError("{} has to define {}.".format(type(self).__name__, method))
+
+def missing(algorithm: object, method: str) -> NotImplementedError:
+    """The error of a class that lacks a method; no method of the base: users' classes have names of their own."""
+    return NotImplementedError("{} has to define {}.".format(type(algorithm).__name__, method))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nni.recoverable import Recoverable
+from nni.recoverable import Recoverable, missing
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ class Tuner(Recoverable):
 
     def update_search_space(self, search_space: Any) -> None:
         """Takes the search space as written in the configuration; called first, and again when it is changed."""
-        raise self._missing("update_search_space")
+        raise missing(self, "update_search_space")
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
         """Parameters for the trial that `parameter_id`, an int, will stand for; usually a mapping, any JSON goes.
 
         Raises NoMoreTrialError when there are none, now or ever.
         """
-        raise self._missing("generate_parameters")
+        raise missing(self, "generate_parameters")
 
     def generate_multiple_parameters(self, parameter_id_list: List[int], **kwargs: Any) -> List[Any]:
         """Parameters for each id in turn; a list that is too short says that there are no more."""
@@ -47,7 +47,7 @@ class Tuner(Recoverable):
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
         """Takes a final result: `value` exactly as the trial reported it, see `nni.utils.extract_scalar_reward`."""
-        raise self._missing("receive_trial_result")
+        raise missing(self, "receive_trial_result")
 
     def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
         """Takes note that a trial ended; `success` is False unless it succeeded."""

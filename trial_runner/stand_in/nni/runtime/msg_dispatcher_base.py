@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nni.recoverable import Recoverable
+from nni.recoverable import Recoverable, missing
 from nni.runtime.tuner_command_channel import CommandType, TunerCommandChannel
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
@@ -36,29 +36,29 @@ class MsgDispatcherBase(Recoverable):
 
     def handle_initialize(self, data: Any) -> None:
         """Takes the search space, first of all; to be answered with `CommandType.Initialized`."""
-        raise self._missing("handle_initialize")
+        raise missing(self, "handle_initialize")
 
     def handle_request_trial_jobs(self, data: int) -> None:
         """Asks for so many trials, each a `CommandType.NewTrialJob`, now or later."""
-        raise self._missing("handle_request_trial_jobs")
+        raise missing(self, "handle_request_trial_jobs")
 
     def handle_update_search_space(self, data: Any) -> None:
         """Takes another search space."""
-        raise self._missing("handle_update_search_space")
+        raise missing(self, "handle_update_search_space")
 
     def handle_import_data(self, data: Any) -> None:
         """Takes results of earlier trials: a list of mappings with ``parameter`` and ``value``."""
-        raise self._missing("handle_import_data")
+        raise missing(self, "handle_import_data")
 
     def handle_add_customized_trial(self, data: Any) -> None:
         """Takes parameters that a person gave; not called here."""
-        raise self._missing("handle_add_customized_trial")
+        raise missing(self, "handle_add_customized_trial")
 
     def handle_report_metric_data(self, data: Any) -> None:
         """Takes a result: ``parameter_id``, ``trial_job_id``, ``type``, ``sequence`` and, as JSON text, ``value``."""
-        raise self._missing("handle_report_metric_data")
+        raise missing(self, "handle_report_metric_data")
 
     def handle_trial_end(self, data: Any) -> None:
         """Takes a trial's end: ``trial_job_id``, ``event`` (its status) and ``hyper_params``, JSON text of what was
         sent for it."""
-        raise self._missing("handle_trial_end")
+        raise missing(self, "handle_trial_end")

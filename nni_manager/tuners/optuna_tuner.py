@@ -1,0 +1,167 @@
+"""What tuners on Optuna share: the results so far as its trials, places of a search space as its parameters.
+
+Optuna gets the unit interval for every number and a category for every choice; quantiles and rounding are done here.
+Each proposal has a seed of its own, so that a restarted tuner that has learned the same results in the same order
+proposes the same parameters.
+
+Optuna and numpy take 0.4 s to import. This is put off until there are enough results; the trials before are drawn at
+random.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from nni_manager.domain.space.dimension import Choice
+from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
+from nni_manager.tuners.contract import Data, Pending, Result, Tuner
+from nni_manager.tuners.random import chosen_seed, draw
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import InMemoryStorage
+    from optuna.trial import FrozenTrial, Trial, TrialState
+
+#: What `SearchSpace.picks` answers.
+Picks = dict[Key, object]
+#: What a result is worth: a loss, or several.
+W = TypeVar("W")
+
+
+class OptunaTuner(Tuner, Generic[W]):
+    """`seed`: any whole number; without one, every process draws differently."""
+
+    #: Number of results before which parameters are drawn at random.
+    startup: int
+
+    def __init__(self, *, seed: int | None) -> None:
+        self._seed = chosen_seed(seed)
+        self.space = SearchSpace(places=())
+        #: Parameters and what they are worth, in the order they came in; imported ones stand before the others.
+        self._imported: list[tuple[object, W]] = []
+        self._learned: list[tuple[object, W]] = []
+        #: Those of them that belong to the current search space.
+        self.known: list[tuple[Picks, W]] = []
+        #: The parameters of trials that run, by their ids.
+        self.pending: dict[int, object] = {}
+        self._failed = 0
+
+    @abstractmethod
+    def judge(self, value: object) -> W | None:
+        """What a result is worth; None: it teaches nothing."""
+
+    @abstractmethod
+    def ask(self, parameter_id: int) -> dict[str, object]:
+        """Parameters for a new trial, once there are results."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Called when `known` is made anew: drops what was made of it."""
+
+    def update_search_space(self, search_space: object) -> None:
+        self.space = parse(search_space)
+        self._sort_out()
+
+    def propose(self, parameter_id: int) -> dict[str, object]:
+        # without a result there is no basis, whatever `startup` is
+        is_early = len(self.known) < max(self.startup, 1)
+        parameters = draw(self.space, self._seed, parameter_id) if is_early else self.ask(parameter_id)
+        self.pending[parameter_id] = parameters
+        return parameters
+
+    def learn(self, result: Result) -> None:
+        if result.parameter_id is not None:
+            self.pending.pop(result.parameter_id, None)
+        if (worth := self.judge(result.value)) is None:
+            self._failed += 1
+            return
+        self._learned.append((result.parameters, worth))
+        self.known += self._of_this_space(self._learned[-1:])
+
+    def adopt(self, pending: Pending) -> None:
+        if pending.parameter_id is not None:
+            self.pending[pending.parameter_id] = pending.parameters
+
+    def import_data(self, data: Data) -> None:
+        for entry in data:
+            if (worth := self.judge(entry.get("value"))) is not None:
+                self._imported.append((entry.get("parameter"), worth))
+        self._sort_out()
+
+    def state(self) -> dict[str, object]:
+        return {"learned": len(self.known), "failed": self._failed, "running": len(self.pending)}
+
+    def _sort_out(self) -> None:
+        self.known = self._of_this_space(self._imported + self._learned)
+        self.forget()
+
+    def _of_this_space(self, results: Iterable[tuple[object, W]]) -> list[tuple[Picks, W]]:
+        all_picks = ((self.space.picks(parameters), worth) for parameters, worth in results)
+        return [(picks, worth) for picks, worth in all_picks if picks is not None]
+
+    # For Optuna
+
+    def running(self, lie: W) -> list[tuple[Picks, W]]:
+        """The trials that run, in the order of their ids, as if they had that result."""
+        return self._of_this_space((self.pending[number], lie) for number in sorted(self.pending))
+
+    def seed_of(self, parameter_id: int) -> int:
+        return int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
+
+    def drawn(self, trial: Trial) -> dict[str, object]:
+        """The parameters that Optuna suggests for a trial."""
+
+        def choose(place: PlacedDimension) -> object:
+            if isinstance(place.dimension, Choice):
+                return place.dimension.options[trial.suggest_categorical(name_of(place), range(place.dimension.size))]
+            return place.dimension.quantile(trial.suggest_float(name_of(place), 0.0, 1.0))
+
+        return self.space.assemble(choose)
+
+    def frozen(self, picks: Picks, **result: Any) -> FrozenTrial:
+        """A trial that has ended. `result`: as `optuna.trial.create_trial` takes it."""
+        from optuna.trial import create_trial
+
+        units: dict[str, Any] = {}
+        distributions: dict[str, BaseDistribution] = {}
+        for place in self.space.places:
+            if place.key in picks:
+                units[name_of(place)], distributions[name_of(place)] = _coordinate(place, picks[place.key])
+        return create_trial(params=units, distributions=distributions, **result)
+
+
+def showing(trials: list[FrozenTrial]) -> InMemoryStorage:
+    """A storage that shows what is in `trials`, whatever else is asked of it."""
+    from optuna.storages import InMemoryStorage
+
+    class Shown(InMemoryStorage):
+        def get_all_trials(
+            self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+        ) -> list[FrozenTrial]:
+            return [trial for trial in trials if states is None or trial.state in states]
+
+    return Shown()
+
+
+def name_of(place: PlacedDimension) -> str:
+    """The name of Optuna's parameter for a place."""
+    return "/".join(map(str, place.key))
+
+
+def distribution_of(place: PlacedDimension) -> BaseDistribution:
+    """The position of an option, or the quantile, 0 to 1."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if isinstance(place.dimension, Choice):
+        return CategoricalDistribution(range(place.dimension.size))
+    return FloatDistribution(0.0, 1.0)
+
+
+def _coordinate(place: PlacedDimension, value: object) -> tuple[object, BaseDistribution]:
+    """A value as Optuna sees it, with its distribution."""
+    dimension = place.dimension
+    seen = dimension.index(value) if isinstance(dimension, Choice) else dimension.unit(value)
+    return seen, distribution_of(place)
