@@ -10,8 +10,8 @@ or `file` below the mount point and its `text`: a mount without it is of somethi
 (their last way out). It prints nothing there but a sentence on stderr, and ends with 1 then.
 
 Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
-stay. A job has them in a folder of its container's own, as its home may be on storage. Without the permission to mount it
-uses `sudo`, where that asks for no password; else it says what to type.
+stay. A job has them in a folder of its container, as its home may be on storage. Without permission to mount it uses
+`sudo`, where that asks for no password; else it says what to type.
 """
 
 import fcntl

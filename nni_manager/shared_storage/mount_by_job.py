@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.evidence import EXIT_NOT_MOUNTED, NOT_THERE, of_storage
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.shared_storage.shared_folder import NOT_THERE, SharedFolder
+from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import KEY_VARIABLE, REMOTE_FIELD
 
-#: A container that cannot mount the storage ends with this code, and never starts the command.
-EXIT_NOT_MOUNTED = 67
 #: Seconds that a container has for all of it: a server that is gone blocks whatever touches its mount.
 _PATIENCE_S = 60
 #: The code of `timeout` when that time is over.
@@ -46,11 +45,8 @@ def explained(report: Observation) -> Observation | None:
     """The report on a job with a container that could not mount the storage; None: it ended for another reason."""
     if report.exit_code != EXIT_NOT_MOUNTED or report.state is not JobState.FAILED:
         return None
-    _, mark, words = report.stderr_tail.rpartition(NOT_THERE)
-    if not mark:
-        return replace(report, message=f"{REMOTE_FIELD}: {_UNTOLD}")
-    first, *_ = words.strip().splitlines() or [_UNTOLD]
-    return replace(report, message=f"{REMOTE_FIELD}: {first}", stderr_tail="")  # which is told once
+    told = of_storage(report)
+    return replace(report, message=f"{REMOTE_FIELD}: {_UNTOLD}") if told is report else told
 
 
 async def prepared(shared: SharedFolder, spec: JobSpec, otherwise: str) -> OwnMount:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.evidence import EXIT_NOT_MOUNTED, EXIT_OTHER_STORAGE
 from nni_manager.domain.job import JobState
 from nni_manager.shared_storage import mount_by_job
-from nni_manager.shared_storage.mount_by_job import EXIT_NOT_MOUNTED, explained
-from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE
+from nni_manager.shared_storage.mount_by_job import explained
 from nni_manager.shared_storage.shared_mount import KEY_VARIABLE
 from tests.shared_storage.test_shared_folder import Shared, spec
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.evidence import RunnerExit, unstarted, weigh
+from nni_manager.domain.evidence import EXIT_OTHER_STORAGE, RunnerExit, unstarted, weigh
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
@@ -230,11 +230,11 @@ async def test_restart_exit_codes_are_replaced(world: OpenpaiWorld, command: str
 
 
 async def test_exit_code_of_missing_storage_from_a_command_is_its_own(world: OpenpaiWorld) -> None:
-    spec = world.command("aaaaa", f"exit {mounted_storage.EXIT_OTHER_STORAGE}")
+    spec = world.command("aaaaa", f"exit {EXIT_OTHER_STORAGE}")
     async with world.make() as platform:
         report = await ended(world, platform, spec)
     end = weigh(report, RunnerExit.parse(world.recorder.ends[spec.name]))
-    assert end is not None and end.report.exit_code == mounted_storage.EXIT_OTHER_STORAGE
+    assert end is not None and end.report.exit_code == EXIT_OTHER_STORAGE
     assert (end.report.native_reason, end.report.message, end.disagreement) == ("", "", "")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.evidence import EXIT_NOT_MOUNTED
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.payload import copy_from
@@ -16,7 +17,6 @@ from nni_manager.platform_kit.testing import unreachable_keeper
 from nni_manager.platform_kit.testing.observing import seen, taken
 from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.shared_storage import shared_mount
-from nni_manager.shared_storage.mount_by_job import EXIT_NOT_MOUNTED
 from tests.platforms.openpai.openpai_world import SECRET, STORAGE, USER, Impatient, OpenpaiWorld, users_job
 
 pytestmark = pytest.mark.contract
