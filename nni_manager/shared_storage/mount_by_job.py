@@ -20,8 +20,8 @@ from nni_manager.shared_storage.shared_mount import KEY_VARIABLE, REMOTE_FIELD
 
 #: Seconds that a container has for all of it: a server that is gone blocks whatever touches its mount.
 _PATIENCE_S = 60
-#: The code of `timeout` when that time is over.
-_TOO_LATE = 124
+#: Codes of `timeout` when that time is over: GNU's, and that of BusyBox, which is the command's.
+_TOO_LATE = "124 | 143"
 _END = "END_OF_THE_STORAGE_PROGRAM"
 _UNTOLD = "the container could not mount the storage there, and its reason did not arrive; see the job's log"
 
@@ -58,7 +58,7 @@ async def prepared(shared: SharedFolder, spec: JobSpec, otherwise: str) -> OwnMo
     named = shared.environment(spec.name, there).items()
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in named)
     away = f"{shared.remote_point} gives no answer within {_PATIENCE_S} s; see whether the storage's server is away"
-    late = f"[ $? != {_TOO_LATE} ] || echo {shlex.quote(f'{NOT_THERE} {away}; {otherwise}')} >&2"
-    run = f"timeout {_PATIENCE_S} python3 -I -W ignore - <<'{_END}' || {{ {late}; exit {EXIT_NOT_MOUNTED}; }}"
+    said = f"case $? in {_TOO_LATE}) echo {shlex.quote(f'{NOT_THERE} {away}; {otherwise}')} >&2 ;; esac"
+    run = f"timeout {_PATIENCE_S} python3 -I -W ignore - <<'{_END}' || {{ {said}; exit {EXIT_NOT_MOUNTED}; }}"
     mount = f"{run}\n{program}\n{_END}\nunset {KEY_VARIABLE}\n"
     return OwnMount(mount, f"{exports}{shared.prelude(spec, there, 'python3')}")

@@ -34,9 +34,14 @@ async def test_mounted_storage_is_used_as_it_is_and_the_key_goes(tmp_path: Path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "mounted$ \n", "")
 
 
+@pytest.mark.parametrize("program", ["", '(sleep "$s"; kill $$) & exec "$@"'], ids=["ours", "as BusyBox's"])
 async def test_mount_that_blocks_whatever_touches_it_ends_with_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
+    if program:
+        (tmp_path / "timeout").write_text(f"#!/bin/sh\ns=$1\nshift\n{program}\n")
+        (tmp_path / "timeout").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(mount_by_job, "_PATIENCE_S", 1)
     shared = Shared(tmp_path)
     own = await mount_by_job.prepared(shared.folder, spec(), "or it's done without")
