@@ -10,7 +10,7 @@ or `file` below the mount point and its `text`: a mount without it is of somethi
 (their last way out). It prints nothing there but a sentence on stderr, and ends with 1 then.
 
 Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
-stay. A job has them in a folder of its container, as its home may be on storage. Without permission to mount it uses
+stay. A job's home is a folder of its container then, as its own may be on storage. Without permission to mount it uses
 `sudo`, where that asks for no password; else it says what to type.
 """
 
@@ -54,7 +54,7 @@ def main() -> None:
     point = os.path.normpath(os.path.join(os.path.expanduser("~"), os.path.expanduser(SETTINGS["point"])))
     try:
         if in_job:
-            SETTINGS.update(key=os.environ.pop(in_job["key_variable"], ""), home=tempfile.mkdtemp())
+            SETTINGS["key"], os.environ["HOME"] = os.environ.pop(in_job["key_variable"], ""), tempfile.mkdtemp()
         answer = _ACTIONS[SETTINGS["action"]](point)
     except OSError as error:
         answer = _no(FAILED, "{}: {}".format(error.filename or point, error.strerror))
@@ -300,7 +300,7 @@ class Record:
 
     def __init__(self, point: str) -> None:
         name = hashlib.sha256(point.encode()).hexdigest()[:16]
-        self._folder = os.path.join(SETTINGS.get("home") or os.path.expanduser("~"), _RECORDS, name)
+        self._folder = os.path.join(os.path.expanduser("~"), _RECORDS, name)
         self._users = os.path.join(self._folder, "users")
         self._lock = -1
 

@@ -168,12 +168,12 @@ def test_job_has_the_key_in_a_variable_that_is_passed_on_to_no_process(machine: 
 
 def test_key_in_a_job_is_in_a_folder_of_its_container_and_not_in_its_home(machine: Machine, tmp_path: Path) -> None:
     """Which may be on storage, and that of several jobs at once."""
-    machine.has(
-        "blobfuse2", f'grep -rl {KEY} {machine.home} > {tmp_path}/shown; echo "${{3#*=}}" > {tmp_path}/place; exit 1'
-    )
+    told = f'grep -rl {KEY} {machine.home} > {tmp_path}/shown; echo "${{3#*=}}" > {tmp_path}/place'
+    machine.has("blobfuse2", f'{told}; echo "$HOME" > {tmp_path}/own; exit 1')
     machine.in_job(BLOB, tmp_path / "point", before=ROOT)
     assert (tmp_path / "shown").read_text() == "" and not list(machine.home.iterdir())
-    assert Path((tmp_path / "place").read_text()).parents[3].parent == tmp_path
+    settings, own = ((tmp_path / name).read_text().strip() for name in ("place", "own"))
+    assert settings.startswith(f"{own}/.nni-manager/") and Path(own).parent == tmp_path, "BlobFuse2's own files, too"
 
 
 @pytest.fixture
