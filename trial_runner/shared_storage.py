@@ -10,7 +10,8 @@ or `file` below the mount point and its `text`: a mount without it is of somethi
 (their last way out). It prints nothing there but a sentence on stderr, and ends with 1 then.
 
 Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
-stay. Without the permission to mount it uses `sudo`, where that asks for no password; else it says what to type.
+stay. A job's home is a folder of its container then, as its own may be on storage. Without permission to mount it uses
+`sudo`, where that asks for no password; else it says what to type.
 """
 
 import fcntl
@@ -20,10 +21,12 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, NamedTuple, Optional
 
 SETTINGS: Dict[str, Any] = globals().get("SETTINGS", {})  # the manager sets it in front of this text
@@ -48,10 +51,10 @@ class Mounted(NamedTuple):
 
 def main() -> None:
     in_job = SETTINGS.get("in_job")
-    if in_job:
-        SETTINGS["key"] = os.environ.pop(in_job["key_variable"], "")
     point = os.path.normpath(os.path.join(os.path.expanduser("~"), os.path.expanduser(SETTINGS["point"])))
     try:
+        if in_job:
+            SETTINGS["key"], os.environ["HOME"] = os.environ.pop(in_job["key_variable"], ""), tempfile.mkdtemp()
         answer = _ACTIONS[SETTINGS["action"]](point)
     except OSError as error:
         answer = _no(FAILED, "{}: {}".format(error.filename or point, error.strerror))
@@ -161,12 +164,9 @@ def _is_it(mounted: Mounted) -> bool:
 def _sees(point: str, mark: Dict[str, str], patience_s: float) -> bool:
     deadline = time.monotonic() + patience_s
     while True:
-        try:
-            with open(os.path.join(point, mark["file"]), encoding="utf-8") as file:
-                if file.read().strip() == mark["text"]:
-                    return True
-        except OSError:
-            pass
+        with suppress(OSError), open(os.path.join(point, mark["file"]), encoding="utf-8") as file:
+            if file.read().strip() == mark["text"]:
+                return True
         if time.monotonic() >= deadline:
             return False
         time.sleep(_LOOK_S)
@@ -284,7 +284,9 @@ def _run(words: List[str]) -> str:
         try:
             status = child.wait(_MOUNT_S)
         except subprocess.TimeoutExpired:
-            child.kill()
+            # what `mount` waits for, `mount.nfs`, would mount later, unseen; what runs by `sudo` cannot be killed
+            with suppress(PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
             return "no answer within {:.0f} s".format(_MOUNT_S)
         said.seek(0)
         text = " ".join(said.read(2000).decode("utf-8", "replace").split())
@@ -336,10 +338,8 @@ class Record:
 
     def drop_user(self) -> bool:
         """Whether there is none any more."""
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._users, SETTINGS["user"]))
-        except FileNotFoundError:
-            pass
         return not os.listdir(self._users)
 
     def remove(self) -> None:

@@ -23,6 +23,10 @@ from trial_runner import protocol
 _CLOCKS_AGREE_MS = 2000
 #: Actions of the platform: a command that a signal ended was ended by them.
 PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
+#: What a job says first, on stderr, of shared storage that it cannot use, and its exit codes then: it sees another
+#: storage than the manager, or none; it could not mount it.
+NOT_THERE = "sharedStorage:"
+EXIT_OTHER_STORAGE, EXIT_NOT_MOUNTED = 66, 67
 #: Signals that ask for an end.
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -71,13 +75,15 @@ class RunnerExit:
                 message=f"the trial runner did not start the command: {words}",
                 ended_ms=self.ended_ms,
             )
-        return Observation(
-            state=JobState.SUCCEEDED if self.exit_code == 0 else JobState.FAILED,
-            exit_code=self.exit_code,
-            signal=self.signal,
-            stderr_tail=self.stderr_tail,
-            started_ms=self.started_ms,
-            ended_ms=self.ended_ms,
+        return of_storage(
+            Observation(
+                state=JobState.SUCCEEDED if self.exit_code == 0 else JobState.FAILED,
+                exit_code=self.exit_code,
+                signal=self.signal,
+                stderr_tail=self.stderr_tail,
+                started_ms=self.started_ms,
+                ended_ms=self.ended_ms,
+            )
         )
 
     @property
@@ -85,6 +91,15 @@ class RunnerExit:
         """Why something may be missing; else empty."""
         undelivered = f"not everything was delivered: {' '.join(self.undelivered)}" if self.undelivered else ""
         return "; ".join(filter(None, (undelivered, self.doubt)))
+
+
+def of_storage(report: Observation) -> Observation:
+    """The report on a job that said that it cannot use shared storage, with that as its message; another as it is."""
+    _, mark, words = report.stderr_tail.rpartition(NOT_THERE)
+    if not (mark and words.strip()) or report.exit_code not in (EXIT_OTHER_STORAGE, EXIT_NOT_MOUNTED):
+        return report
+    sentence = words.strip().partition("\n")[0]
+    return replace(report, message=f"sharedStorage.remoteMountPoint: {sentence}", stderr_tail="")  # it is told once
 
 
 def apart_ms(sent_ms: int | None, now_ms: int) -> int:
@@ -159,7 +174,7 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
     if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
-        explained = replace(word, native_reason=platform.native_reason, cause=platform.cause, message="")
+        explained = replace(word, native_reason=platform.native_reason, cause=platform.cause)
         believed = explained if runner.was_started else word
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     if fits:

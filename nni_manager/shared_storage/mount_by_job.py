@@ -12,13 +12,18 @@ from dataclasses import dataclass, replace
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.evidence import EXIT_NOT_MOUNTED, NOT_THERE, of_storage
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE
-from nni_manager.shared_storage.shared_folder import NOT_THERE, SharedFolder
+from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import KEY_VARIABLE, REMOTE_FIELD
 
+#: Seconds that a container has for all of it: a server that is gone blocks whatever touches its mount.
+_PATIENCE_S = 60
+#: Codes of `timeout` when that time is over: GNU's, and that of BusyBox, which is the command's.
+_TOO_LATE = "124 | 143"
 _END = "END_OF_THE_STORAGE_PROGRAM"
+_UNTOLD = "the container could not mount the storage there, and its reason did not arrive; see the job's log"
 
 
 def check(storage: Json | None, service: str) -> None:
@@ -29,7 +34,7 @@ def check(storage: Json | None, service: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OwnMount:
-    """Two parts of shell text: `mount` ends a container that cannot mount the storage, with `EXIT_OTHER_STORAGE` and a
+    """Two parts of shell text: `mount` ends a container that cannot mount the storage, with `EXIT_NOT_MOUNTED` and a
     sentence; `prelude`, before the trial's command, takes that into its folder there."""
 
     mount: str = ""
@@ -38,11 +43,10 @@ class OwnMount:
 
 def explained(report: Observation) -> Observation | None:
     """The report on a job with a container that could not mount the storage; None: it ended for another reason."""
-    _, mark, words = report.stderr_tail.rpartition(NOT_THERE)
-    if report.exit_code != EXIT_OTHER_STORAGE or report.state is not JobState.FAILED or not mark:
+    if report.exit_code != EXIT_NOT_MOUNTED or report.state is not JobState.FAILED:
         return None
-    first, *_ = words.strip().splitlines() or [""]
-    return replace(report, message=f"{REMOTE_FIELD}: {first}")
+    told = of_storage(report)
+    return replace(report, message=f"{REMOTE_FIELD}: {_UNTOLD}") if told is report else told
 
 
 async def prepared(shared: SharedFolder, spec: JobSpec, otherwise: str) -> OwnMount:
@@ -53,5 +57,8 @@ async def prepared(shared: SharedFolder, spec: JobSpec, otherwise: str) -> OwnMo
     there = shared.there(shared.remote_point)
     named = shared.environment(spec.name, there).items()
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in named)
-    run = f"python3 -I -W ignore - <<'{_END}' || exit {EXIT_OTHER_STORAGE}\n{program}\n{_END}\n"
-    return OwnMount(f"{run}unset {KEY_VARIABLE}\n", f"{exports}{shared.prelude(spec, there, 'python3')}")
+    away = f"{shared.remote_point} gives no answer within {_PATIENCE_S} s; see whether the storage's server is away"
+    said = f"case $? in {_TOO_LATE}) echo {shlex.quote(f'{NOT_THERE} {away}; {otherwise}')} >&2 ;; esac"
+    run = f"timeout {_PATIENCE_S} python3 -I -W ignore - <<'{_END}' || {{ {said}; exit {EXIT_NOT_MOUNTED}; }}"
+    mount = f"{run}\n{program}\n{_END}\nunset {KEY_VARIABLE}\n"
+    return OwnMount(mount, f"{exports}{shared.prelude(spec, there, 'python3')}")

@@ -38,6 +38,7 @@ from typing import TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.evidence import EXIT_OTHER_STORAGE
 from nni_manager.domain.ids import checkpoint_directory_of
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
@@ -47,8 +48,6 @@ from trial_runner.wire import removal
 
 MARK_FILE = ".nni-storage"
 START_FILE = "run.sh"
-#: A container that sees another storage, or none, ends with this code, and never starts the command.
-EXIT_OTHER_STORAGE = 66
 #: Seconds that a container waits for the mark: what was written here a moment ago may not be seen there yet.
 _PATIENCE_S = 15
 

@@ -33,6 +33,7 @@ from typing import TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.evidence import EXIT_OTHER_STORAGE, NOT_THERE
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobSpec, JobState
@@ -40,7 +41,7 @@ from nni_manager.platform_kit.contract import Host, PreflightFinding
 from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage import storage_folders
 from nni_manager.shared_storage.job_folders import read_stretch
-from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE, write_once
+from nni_manager.shared_storage.mounted_storage import write_once
 from nni_manager.shared_storage.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
 from nni_manager.shared_storage.storage_folders import sha256_of, unpack_command
 from trial_runner import protocol
@@ -58,8 +59,6 @@ _PIECE_BYTES = 1024 * 1024
 #: Most bytes of each log; what is longer ends there.
 _MOST_LOG_BYTES = 64 * 1024 * 1024
 _COLLECT_S = 15.0
-#: Trials say this when the storage is not there, or cannot be used.
-NOT_THERE = "sharedStorage:"
 
 T = TypeVar("T")
 #: (name, offset, limit) → what there is of a file in the attempt's folder.

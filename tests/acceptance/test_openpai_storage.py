@@ -119,6 +119,7 @@ def test_storage_that_cannot_be_mounted_is_said_by_trials_and_holds_the_experime
     ended = [trial for trial in listening.trials(id) if trial["status"] == "FAILED"]
     assert 5 <= len(ended) <= 8
     assert all(trial["reason"] == "USER_CODE" and trial["message"].startswith(words) for trial in ended)
+    assert not any(trial["lastWords"] for trial in ended), "it is told once"
 
 
 def test_job_of_the_users_own_works_on_the_storage(listening: Daemon, cluster: Shared) -> None:

@@ -104,6 +104,22 @@ def test_reason_is_the_platforms_and_exit_code_the_runners() -> None:
     assert failure_reason(found.report) is Reason.OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize("exit_code", [66, 67])
+def test_runners_last_words_on_shared_storage_are_the_message(exit_code: int) -> None:
+    """Whole: a last line is cut where trials are listed."""
+    words = f"no mount.nfs; {'take another image; ' * 20}"
+    failed = Observation(state=JobState.FAILED, exit_code=exit_code, message="the service says Failed")
+    end = weigh(failed, word(exit_code, stderr=f"began\nsharedStorage: {words}\nTerminated\n"))
+    assert end is not None and end.report.message == f"sharedStorage.remoteMountPoint: {words}"
+    assert (end.report.stderr_tail, end.report.exit_code, end.disagreement) == ("", exit_code, ""), "it is told once"
+
+
+@pytest.mark.parametrize(("exit_code", "stderr"), [(1, "sharedStorage: no"), (67, "Traceback"), (67, "sharedStorage:")])
+def test_other_last_words_are_kept(exit_code: int, stderr: str) -> None:
+    report = word(exit_code, stderr=stderr).report()
+    assert (report.message, report.stderr_tail) == ("", stderr)
+
+
 def test_stored_runner_report_is_parsed() -> None:
     text = json.dumps(
         {

@@ -197,9 +197,9 @@ def test_name_is_taken_once_and_for_all(client: Client) -> None:
 
 
 def test_secrets_reach_the_command_and_are_masked_by_a_search_in_the_text(client: Client) -> None:
-    client.submit("echo '<% $secrets.word %>' > /mnt/nfs/shown", secrets={"word": "hidden"})
+    client.submit("echo '<% $secrets.word %>' > /mnt/nfs/shown", secrets={"word": "hidden+/== & it's"})
     client.ended()
-    assert client.shown() == "hidden\n"
+    assert client.shown() == "hidden+/== &amp; it&#x27;s\n"
     config = client.call("GET", "/jobs/alice~one/config")
     assert (config.headers["content-type"].split(";")[0], config.json()["secrets"]) == ("text/yaml", "******")
 

@@ -14,9 +14,10 @@ import pytest
 from nni_manager.code_archive import pack
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.evidence import EXIT_OTHER_STORAGE
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.shared_storage import mounted_storage
-from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE, MountedStorage, variables_of
+from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from tests import bare_python
 from tests.other_user import NOBODY

@@ -17,10 +17,10 @@ import pytest
 from nni_manager.code_archive import pack
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.evidence import EXIT_OTHER_STORAGE
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.testing.recorder import Recorder
-from nni_manager.shared_storage.mounted_storage import EXIT_OTHER_STORAGE
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from tests.platforms.keeper_world import job_spec
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nni_manager.shared_storage import shared_mount
 from nni_manager.shared_storage.shared_mount import KEY_VARIABLE, Mark, program
 
 NFS = {
@@ -75,7 +77,8 @@ class Machine:
     def in_job(self, storage: dict[str, Any], point: Path, *, before: str) -> subprocess.CompletedProcess[str]:
         text = program("use", storage, str(point), user="id.exp.openpai", otherwise="or do without")
         assert KEY not in text
-        environment = {"HOME": str(self.home), "PATH": f"{self.programs}:{os.environ['PATH']}", KEY_VARIABLE: KEY}
+        home = {"HOME": str(self.home), "TMPDIR": str(self.folder)}
+        environment = {**home, "PATH": f"{self.programs}:{os.environ['PATH']}", KEY_VARIABLE: KEY}
         command = [sys.executable, "-I", "-"]
         return subprocess.run(
             command, input=before + text, env=environment, capture_output=True, text=True, check=False, timeout=30
@@ -84,7 +87,7 @@ class Machine:
     @property
     def kept(self) -> list[Path]:
         """What it remembers, of mounts of ours."""
-        return [path for path in (self.home / ".nni-manager").rglob("*") if path.is_file() and path.suffix != ".lock"]
+        return [path for path in self.folder.rglob(".nni-manager/**/*") if path.is_file() and path.suffix != ".lock"]
 
 
 @pytest.mark.parametrize("action", ["look", "use"])
@@ -161,6 +164,50 @@ def test_job_has_the_key_in_a_variable_that_is_passed_on_to_no_process(machine: 
     ended = machine.in_job(BLOB, tmp_path / "point", before=ROOT)
     assert json.loads((tmp_path / "settings").read_text())["azstorage"]["account-key"] == KEY
     assert KEY not in (tmp_path / "seen").read_text() + ended.stderr and not machine.kept
+
+
+def test_key_in_a_job_is_in_a_folder_of_its_container_and_not_in_its_home(machine: Machine, tmp_path: Path) -> None:
+    """Which may be on storage, and that of several jobs at once."""
+    told = f'grep -rl {KEY} {machine.home} > {tmp_path}/shown; echo "${{3#*=}}" > {tmp_path}/place'
+    machine.has("blobfuse2", f'{told}; echo "$HOME" > {tmp_path}/own; exit 1')
+    machine.in_job(BLOB, tmp_path / "point", before=ROOT)
+    assert (tmp_path / "shown").read_text() == "" and not list(machine.home.iterdir())
+    settings, own = ((tmp_path / name).read_text().strip() for name in ("place", "own"))
+    assert settings.startswith(f"{own}/.nni-manager/") and Path(own).parent == tmp_path, "BlobFuse2's own files, too"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Mounting is waited for for a second."""
+    text = shared_mount._PROGRAM.read_text()
+    assert "_MOUNT_S, _PATIENCE_S, _LOOK_S = 20.0," in text
+    (tmp_path / "program.py").write_text(text.replace("_LOOK_S = 20.0,", "_LOOK_S = 1.0,"))
+    monkeypatch.setattr(shared_mount, "_PROGRAM", tmp_path / "program.py")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_mount_without_an_answer_ends_with_its_helper(machine: Machine, tmp_path: Path) -> None:
+    """Which would mount it later, when no record has it."""
+    os.mkfifo(tmp_path / "alive")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    machine.has("mount.nfs")
+    machine.has("mount", f"sleep 20 > {tmp_path}/alive & echo > {tmp_path}/begun; wait")
+    told = machine.ask("use", NFS, tmp_path / "point", before=ROOT)
+    assert told["state"] == "failed" and "no answer within 1 s" in told["sentence"]
+    assert (tmp_path / "begun").exists() and select.select([alive], [], [], 5)[0], "the helper runs on"
+    os.close(alive)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_mount_by_sudo_without_an_answer_is_said(machine: Machine, tmp_path: Path) -> None:
+    machine.has("sudo", 'shift; exec "$@"')
+    machine.has("mount.nfs")
+    machine.has("mount", f'[ "$1" = --version ] || {{ echo $$ > {tmp_path}/pid; exec sleep 20; }}')
+    denied = SOMEBODY + "def denied(*_):\n    raise PermissionError(1, 'denied')\nos.kill = os.killpg = denied\n"
+    told = machine.ask("use", NFS, tmp_path / "point", before=denied)
+    os.kill(int((tmp_path / "pid").read_text()), 9)
+    assert "could not be mounted at" in told["sentence"] and "no answer within 1 s" in told["sentence"], told
+    assert not machine.kept
 
 
 def test_looking_changes_nothing(machine: Machine, tmp_path: Path) -> None:

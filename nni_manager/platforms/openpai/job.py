@@ -155,15 +155,17 @@ def users_job(
     secrets: Secrets,
     prelude: str = "",
 ) -> dict[str, Any]:
-    """The user's job of protocol 2 with our names, commands and missing fields. `prelude`: before each role's lines."""
+    """The user's job of protocol 2 with our names, commands and missing fields. `prelude`: before each role's lines;
+    those of the process that reports have that of `spec`, too."""
     job = {**copy.deepcopy(dict(user_job)), "name": name}
     reporter = reporting_role(job, config)
     for role, its in job["taskRoles"].items():
-        replica = f"{role}-{_INDEX}"
+        replica, before = f"{role}-{_INDEX}", prelude
         if role == reporter:
+            before += spec.prelude
             many = int(its.get("instances", 1)) > 1
             replica = f"$([ {_INDEX} = 0 ] || echo {replica})" if many else ""
-        text = prelude + "\n".join([_SCRIPT, *(str(command).strip() for command in its.get("commands", []))])
+        text = before + "\n".join([_SCRIPT, *(str(command).strip() for command in its.get("commands", []))])
         if _END in text.splitlines():
             raise InvalidInput(f"openpaiConfig: taskRoles.{role}.commands: must not have the line {_END}")
         given = f"{protocol.ENV_COMMAND}=$(cat <<'{_END}'\n{text}\n{_END}\n)\nexport {protocol.ENV_COMMAND}"

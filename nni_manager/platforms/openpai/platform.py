@@ -200,8 +200,8 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         report = states.report(entry, detail)
         place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
-        explained = mount_by_job.explained(report) or self._folders.storage.explained(report, _FIELDS)
-        return self._noted(handle, explained)
+        unmounted = None if self._shared is None else mount_by_job.explained(report)
+        return self._noted(handle, unmounted or self._folders.storage.explained(report, _FIELDS))
 
     def _link(self, handle: JobHandle) -> str:
         query = urlencode({"username": self.config.username, "jobName": _name(handle)})

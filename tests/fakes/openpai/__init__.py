@@ -8,6 +8,7 @@ What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsof
 - job configs: `config/v2/protocol.js`, `middlewares/v2/protocol.js`, `utils/protocolSecret.js`
 - jobs, storage, retry policy, environment: `models/v2/job/k8s.js`, `runtime-env.js`, `models/v2/storage.js`
 - lists, details, states: `controllers/v2/job.js`, `models/v2/utils/frameworkConverter.js`
+- secrets in commands: `src/common/utils.py` of the runtime, by pystache, which escapes for HTML
 - process 1 and how codes are replaced: `src/runtime`, `src/runtime.d/runtime_entry.sh`, `user.sh`,
   `go/pkg/aggregator/error_aggregator.go`, and `src/k8s-job-exit-spec/config/k8s-job-exit-spec.yaml`
 - the cluster's own storages (NFS alone): `models/v2/storage.js`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -84,7 +85,8 @@ def commands(job: Mapping[str, Any], role: str) -> str:
 
 
 def rendered(text: str, values: Mapping[str, Any], *, keeps_unknown: bool) -> str:
-    """With what stands between `<%` and `%>` looked up."""
+    """With what stands between `<%` and `%>` looked up; at the node, where nothing unknown is kept, by a program that
+    takes all for text of a page."""
 
     def value(tag: re.Match[str]) -> str:
         found: Any = values
@@ -93,7 +95,7 @@ def rendered(text: str, values: Mapping[str, Any], *, keeps_unknown: bool) -> st
                 found = found[int(key)] if isinstance(found, list) else found[key]
             except (KeyError, IndexError, TypeError, ValueError):
                 return f"<% {tag[1]} %>" if keeps_unknown else ""
-        return str(found)
+        return str(found) if keeps_unknown else html.escape(str(found))
 
     return _TAG.sub(value, text)
 

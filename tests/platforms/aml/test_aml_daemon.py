@@ -203,6 +203,8 @@ def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp
     daemon.wait(other, "DONE", timeout_s=90)
     (trial,) = daemon.call("GET", f"/experiments/{other}/trials")["trials"]
     assert trial["status"] == "FAILED"
-    assert "/mnt/elsewhere" in json.dumps(daemon.call("GET", f"/experiments/{other}/trials/{trial['id']}"))
+    words = "sharedStorage.remoteMountPoint: /mnt/elsewhere is not mounted, and "
+    assert trial["message"].startswith(words) and not trial["lastWords"], trial
+    assert trial["message"].endswith("keep what they leave in the workspace's own container"), "it is whole"
     with pytest.raises(AssertionError, match=r"sharedStorage\.remoteMountPoint"):
         create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "mnt"})

@@ -165,6 +165,25 @@ class OpenpaiWorld(WebWorld):
         return [job["name"] for job in jobs if job["completedTime"] is None] + self.shared_files(experiment_id)
 
 
+def users_job(*commands: str, **others: Any) -> dict[str, Any]:
+    """A job of protocol 2 with one role of one task."""
+    role = {
+        "instances": 1,
+        "dockerImage": "image",
+        "commands": list(commands),
+        "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
+    }
+    return {
+        "protocolVersion": 2,
+        "name": "another name",
+        "type": "job",
+        "parameters": {"x": "rendered"},
+        "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
+        "taskRoles": {"main": role},
+        **others,
+    }
+
+
 def submit_as(world: OpenpaiWorld, name: str, extras: dict[str, Any]) -> None:
     """Another user of the same account."""
     role = {

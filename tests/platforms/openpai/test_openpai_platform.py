@@ -13,17 +13,27 @@ import pytest
 import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.evidence import RunnerExit, unstarted, weigh
+from nni_manager.domain.evidence import EXIT_OTHER_STORAGE, RunnerExit, unstarted, weigh
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Severity
+from nni_manager.platform_kit.payload import copy_from
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
 from nni_manager.platforms.openpai.account import OpenpaiAccount, paces
 from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 from nni_manager.shared_storage import mounted_storage
-from tests.platforms.openpai.openpai_world import PASSWORD, SECRET, STORAGE, THEIRS, USER, OpenpaiWorld, submit_as
+from tests.platforms.openpai.openpai_world import (
+    PASSWORD,
+    SECRET,
+    STORAGE,
+    THEIRS,
+    USER,
+    OpenpaiWorld,
+    submit_as,
+    users_job,
+)
 from trial_runner import protocol
 
 pytestmark = pytest.mark.contract
@@ -220,11 +230,11 @@ async def test_restart_exit_codes_are_replaced(world: OpenpaiWorld, command: str
 
 
 async def test_exit_code_of_missing_storage_from_a_command_is_its_own(world: OpenpaiWorld) -> None:
-    spec = world.command("aaaaa", f"exit {mounted_storage.EXIT_OTHER_STORAGE}")
+    spec = world.command("aaaaa", f"exit {EXIT_OTHER_STORAGE}")
     async with world.make() as platform:
         report = await ended(world, platform, spec)
     end = weigh(report, RunnerExit.parse(world.recorder.ends[spec.name]))
-    assert end is not None and end.report.exit_code == mounted_storage.EXIT_OTHER_STORAGE
+    assert end is not None and end.report.exit_code == EXIT_OTHER_STORAGE
     assert (end.report.native_reason, end.report.message, end.disagreement) == ("", "", "")
 
 
@@ -264,24 +274,6 @@ def by_a_shell(environment: dict[str, str]) -> str:
     return subprocess.run(["/bin/sh", "-c", ODD], capture_output=True, text=True, env=environment, check=True).stdout
 
 
-def users_job(*commands: str, **others: Any) -> dict[str, Any]:
-    role = {
-        "instances": 1,
-        "dockerImage": "image",
-        "commands": list(commands),
-        "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
-    }
-    return {
-        "protocolVersion": 2,
-        "name": "another name",
-        "type": "job",
-        "parameters": {"x": "rendered"},
-        "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
-        "taskRoles": {"main": role},
-        **others,
-    }
-
-
 async def test_users_job_is_rendered_by_openpai(world: OpenpaiWorld) -> None:
     job = users_job("echo '<% $parameters.x %>' \"$NNI_TRIAL_JOB_ID\"", 'echo "it\'s `echo tick`"')
     async with world.make(openpaiConfig=job) as platform:
@@ -299,6 +291,18 @@ async def test_commands_of_a_role_are_lines_of_a_script_as_there(world: OpenpaiW
         assert (report.state, report.exit_code) == (JobState.FAILED, 1)
         handle = JobHandle(platform="openpai", version=1, job_name=world.command("aaaaa", "").name)
         assert await platform.read_file(handle, "stdout", 0, 100) == b"waited\n"
+
+
+async def test_role_that_reports_begins_with_the_checkpoint_of_another_trial(world: OpenpaiWorld) -> None:
+    job = users_job('cat "$NNI_CHECKPOINT_DIR/state"; echo mine > "$NNI_CHECKPOINT_DIR/state"')
+    async with world.make(openpaiConfig=job) as platform:
+        spec = world.command("aaaaa", "none", prelude=copy_from("bbbbb"))
+        earlier = world.directory(spec.name).with_name("bbbbb-checkpoint")
+        earlier.mkdir(parents=True)
+        (earlier / "state").write_text("of bbbbb\n")
+        assert (await ended(world, platform, spec)).state is JobState.SUCCEEDED
+    assert (world.directory(spec.name) / "stdout").read_text() == "of bbbbb\n"
+    assert (earlier / "state").read_text() == "of bbbbb\n"
 
 
 async def test_single_task_reports(world: OpenpaiWorld) -> None:

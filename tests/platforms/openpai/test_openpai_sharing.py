@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.evidence import EXIT_NOT_MOUNTED
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Severity
+from nni_manager.platform_kit.payload import copy_from
 from nni_manager.platform_kit.testing import unreachable_keeper
 from nni_manager.platform_kit.testing.observing import seen, taken
 from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.shared_storage import shared_mount
-from tests.platforms.openpai.openpai_world import SECRET, STORAGE, USER, Impatient, OpenpaiWorld
+from tests.platforms.openpai.openpai_world import SECRET, STORAGE, USER, Impatient, OpenpaiWorld, users_job
 
 pytestmark = pytest.mark.contract
 
@@ -31,7 +33,7 @@ _BLOB = {
 _ENDS = tuple(state for state in JobState if state.is_final)
 
 
-def built(world: OpenpaiWorld, storage: dict[str, Any]) -> Impatient:
+def built(world: OpenpaiWorld, storage: dict[str, Any], **changes: Any) -> Impatient:
     """Its network has an export and a container of Azure Blob, which are one folder of this machine."""
     export = world.here.with_name("export")
     (export / "other").mkdir(parents=True, exist_ok=True)
@@ -46,7 +48,7 @@ def built(world: OpenpaiWorld, storage: dict[str, Any]) -> Impatient:
     mounted = {"localMountPoint": str(export), "remoteMountPoint": POINT, "localMounted": "usermount"}
     section = {**mounted, "mode": "0700", **storage}
     host = dataclasses.replace(world.recorder.host(unreachable_keeper()), shared_storage=lambda: section)
-    return Impatient(OpenpaiConfig.model_validate(world.settings()), host)
+    return Impatient(OpenpaiConfig.model_validate(world.settings(**changes)), host)
 
 
 @pytest.fixture
@@ -83,9 +85,10 @@ async def test_job_that_cannot_mount_the_storage_says_why(
         handle = await taken(world, platform, world.command("aaaaa", "touch $NNI_SYS_DIR/ran"))
         await world.start_job(handle.job_name)
         report = await seen(world, platform, handle, *_ENDS)
-    assert (report.state, report.exit_code, report.cause) == (JobState.FAILED, 66, None)
+    assert (report.state, report.exit_code, report.cause) == (JobState.FAILED, EXIT_NOT_MOUNTED, None)
     assert report.message.startswith("sharedStorage.remoteMountPoint: ") and happened in report.message, report.message
     assert what_to_do in report.message and "(storageConfigName)" in report.message, report.message
+    assert report.stderr_tail == "", "it is told once"
     assert KEY not in str(report) and not list(world.here.rglob("ran"))
 
 
@@ -107,6 +110,19 @@ async def test_key_is_a_secret_of_the_job_and_no_variable_of_the_trial(world: Op
     assert seen_variables.parents[1].joinpath("stdout").read_text() == f"{POINT}/other\n"
     files = [path for folder in (world.here, export) for path in folder.rglob("*") if path.is_file()]
     assert len(files) > 8 and not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+async def test_users_job_goes_on_from_the_checkpoint_of_another_trial_on_the_storage(world: OpenpaiWorld) -> None:
+    job = users_job('cat "$NNI_CHECKPOINT_DIR/state"')
+    async with built(world, _NFS, openpaiConfig=job) as platform:
+        handle = await taken(world, platform, world.command("aaaaa", "none", prelude=copy_from("bbbbb")))
+        (beside,) = world.here.with_name("export").rglob("aaaaa-checkpoint")
+        (beside.with_name("bbbbb-checkpoint")).mkdir()
+        (beside.with_name("bbbbb-checkpoint") / "state").write_text("of bbbbb\n")
+        await world.start_job(handle.job_name)
+        report = await seen(world, platform, handle, *_ENDS)
+        assert report.state is JobState.SUCCEEDED, report
+        assert await platform.read_file(handle, "stdout", 0, 100) == b"of bbbbb\n"
 
 
 async def test_storage_that_is_not_mounted_here_takes_no_job(world: OpenpaiWorld) -> None:
