@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nni_manager.api import experiment_description, submission
 from nni_manager.api.context import ApiContext, Context
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.daemon import (
     Clean,
     Cleaned,
@@ -99,7 +99,7 @@ class Platforms(Wire):
     line: list[InLine] = Field(description="What waits for GPUs, the one whose turn is next first.")
 
 
-router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
+router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"], dependencies=KNOWN_QUERY)
 
 
 @router.get(
