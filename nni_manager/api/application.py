@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -124,6 +124,7 @@ _ROUTERS = (
     code.router,
     daemon.router,
     daemon.root_router,
+    analysis.router,  # its query has names that users chose, and refuses others itself
 )
 #: At the usual paths of probes, outside of the API's prefix.
 _PROBES = ("/healthz", "/readyz", "/metrics")
@@ -167,11 +168,9 @@ def create_api(context: ApiContext) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        routes=[route for router in _ROUTERS for route in router.routes],  # included ones would all be made once more
     )
     api.state.context = context
-    for router in _ROUTERS:
-        api.include_router(router, dependencies=[Depends(errors.refuse_unknown_query)])
-    api.include_router(analysis.router)  # its query has names that users chose, and refuses others itself
     errors.install(api)
     install(api)
     api.add_middleware(HeadAsGet)

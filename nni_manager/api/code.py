@@ -28,7 +28,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 
 from nni_manager.api.context import Context
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.daemon import Code, Error
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
 from trial_runner.wire import removal
@@ -148,7 +148,7 @@ PREFIX = "/api/v1/code"
 #: 300 MB of files, and the overhead of packing incompressible ones.
 BODY_LIMIT = 308 * 1024 * 1024
 
-router = APIRouter(prefix=PREFIX, tags=["experiments"])
+router = APIRouter(prefix=PREFIX, tags=["experiments"], dependencies=KNOWN_QUERY)
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 _BODY: dict[str, Any] = {

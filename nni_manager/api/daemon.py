@@ -9,11 +9,11 @@ from fastapi import APIRouter, Body
 from fastapi.responses import PlainTextResponse, Response
 
 from nni_manager.api.context import Context
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.daemon import Daemon, Disk, Health, Listener, StopDaemon, Stopping
 from nni_manager.domain.errors import StoreUnavailable
 
-router = APIRouter(prefix="/api/v1/daemon", tags=["daemon"])
+router = APIRouter(prefix="/api/v1/daemon", tags=["daemon"], dependencies=KNOWN_QUERY)
 
 
 @router.get("", operation_id="getDaemon", summary="The daemon and its version", responses=documented(503))
@@ -40,7 +40,7 @@ async def stop(context: Context, body: Annotated[StopDaemon | None, Body()] = No
 
 
 #: Outside of the daemon's own path.
-root_router = APIRouter(tags=["daemon"])
+root_router = APIRouter(tags=["daemon"], dependencies=KNOWN_QUERY)
 
 
 @root_router.get("/api/v1/disk", operation_id="getDisk", summary="The data directory's disk", responses=documented(503))

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -64,6 +64,10 @@ async def refuse_unknown_query(request: Request) -> None:
         if unknown:
             offered = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(sorted(known))}" if known else ""
             raise errors.InvalidInput(f"{unknown[0]}: {path} has no such query parameter{offered}")
+
+
+#: What all routes depend on but those that judge their query themselves.
+KNOWN_QUERY = (Depends(refuse_unknown_query),)
 
 
 def _query_names(dependant: Any) -> set[str]:

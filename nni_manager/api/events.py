@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nni_manager.api import experiment_description as description
 from nni_manager.api.context import ApiContext, Context, ExperimentId
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.daemon import Wire
 from nni_manager.api.schemas.experiments import ExperimentState, ExperimentSummary
 from nni_manager.api.schemas.trials import Metric, Trial
@@ -21,7 +21,7 @@ from nni_manager.store.experiment import answers
 from nni_manager.store.index.index import Entry
 from nni_manager.streams.event_stream import EventStream, Part, event, last_event_id
 
-router = APIRouter(prefix="/api/v1/experiments")
+router = APIRouter(prefix="/api/v1/experiments", dependencies=KNOWN_QUERY)
 
 #: Results per read.
 _PAGE = 1000

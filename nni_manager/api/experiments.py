@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from nni_manager.api import code, experiment_description, submission
 from nni_manager.api import experiment_description as description
 from nni_manager.api.context import Context, ExperimentId
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.daemon import DiskUse
 from nni_manager.api.schemas.experiments import (
     Created,
@@ -38,7 +38,7 @@ from nni_manager.store.index import best_results
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.labels import Labels
 
-router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
+router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], dependencies=KNOWN_QUERY)
 
 #: Fields that an experiment has beside its config.
 _OF_LABELS: tuple[str, ...] = ("notes", "tags", "archived")

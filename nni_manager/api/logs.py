@@ -14,7 +14,7 @@ from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
 from nni_manager.api.context import ApiContext, Context, ExperimentId, TrialId
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.trials import TrialFile, TrialFileList
 from nni_manager.domain.errors import NotFound
 from nni_manager.scheduler.experiments import attempt_logs
@@ -48,7 +48,7 @@ async def _read(file: LogFile, position: int, end: int) -> AsyncIterator[bytes]:
         yield data
 
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["logs"])
+router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["logs"], dependencies=KNOWN_QUERY)
 
 EXPERIMENT_FILES = ("nnimanager.log", "dispatcher.log")
 
@@ -129,7 +129,9 @@ async def attempt_file(
 #: Bytes of one answer at most.
 _MOST = 4 * 1024 * 1024
 
-files_router = APIRouter(prefix="/api/v1/experiments/{id}/trials/{trialId}/files", tags=["logs"])
+files_router = APIRouter(
+    prefix="/api/v1/experiments/{id}/trials/{trialId}/files", tags=["logs"], dependencies=KNOWN_QUERY
+)
 
 _Attempt = Annotated[int | None, Query(ge=1, le=2**31, description="Which attempt; not given: the latest.")]
 

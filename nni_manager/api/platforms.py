@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Query, Request
 
 from nni_manager.api import experiment_description, submission
 from nni_manager.api.context import ApiContext, Context
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.platforms import (
     Clean,
     Cleaned,
@@ -31,7 +31,7 @@ from nni_manager.platform_kit import contract
 from nni_manager.scheduler.experiments import service_map
 from nni_manager.scheduler.experiments.service_map import MachineState, ServiceState
 
-router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
+router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"], dependencies=KNOWN_QUERY)
 
 
 @router.get(

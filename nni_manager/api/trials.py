@@ -13,7 +13,7 @@ from fastapi import Path as PathParameter
 from pydantic import Field
 
 from nni_manager.api.context import Context, ExperimentId, TrialId
-from nni_manager.api.errors import documented
+from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.daemon import Sent, Wire
 from nni_manager.api.schemas.trials import AddedTrial, MetricList, NewTrial, TrialList, TrialWithAttempts
 from nni_manager.domain.errors import InvalidInput
@@ -24,7 +24,7 @@ from nni_manager.scheduler.tensorboard.board import Board, BoardStatus
 from nni_manager.store.experiment import answers
 from nni_manager.store.experiment.answers import Page
 
-router = APIRouter(prefix="/api/v1/experiments/{id}/trials", tags=["trials"])
+router = APIRouter(prefix="/api/v1/experiments/{id}/trials", tags=["trials"], dependencies=KNOWN_QUERY)
 
 
 class TrialOrder(StrEnum):
@@ -101,7 +101,7 @@ def _json(text: str) -> Response:
     return Response(text, media_type="application/json")
 
 
-metrics_router = APIRouter(prefix="/api/v1/experiments/{id}/metrics", tags=["results"])
+metrics_router = APIRouter(prefix="/api/v1/experiments/{id}/metrics", tags=["results"], dependencies=KNOWN_QUERY)
 
 _MetricNumber = Annotated[int, Query(ge=0, le=2**53)]
 
@@ -130,7 +130,9 @@ async def list_metrics(
     return Response(text, media_type="application/json")
 
 
-tensorboards_router = APIRouter(prefix="/api/v1/experiments/{id}/tensorboards", tags=["trials"])
+tensorboards_router = APIRouter(
+    prefix="/api/v1/experiments/{id}/tensorboards", tags=["trials"], dependencies=KNOWN_QUERY
+)
 
 
 class NewTensorBoard(Sent):
