@@ -138,3 +138,22 @@ async def kept(session: CDPSession) -> tuple[float, float]:
     await session.send("HeapProfiler.collectGarbage")
     found = {one["name"]: one["value"] for one in (await session.send("Performance.getMetrics"))["metrics"]}
     return found["Nodes"], found["JSEventListeners"]
+
+
+async def test_cleared_filter_is_empty_in_its_form_too(site: str, world: World, browser: Browser) -> None:
+    """Or the next filter would be sent with what was cleared."""
+    await seeded(world)
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/seeded/trials")
+        await page.locator("#q").fill("e00")
+        await page.locator("#status-SUCCEEDED").check()
+        await page.locator("#q").press("Enter")
+        await expect(page).to_have_url(re.compile("q=e00"))
+        await page.locator("#clear").click()
+        await expect(page).not_to_have_url(re.compile("q=e00"))
+        await expect(page.locator("#q")).to_have_value("")
+        await expect(page.locator("#status-SUCCEEDED")).not_to_be_checked()
+        await page.locator("#q").fill("written")
+        await page.evaluate(REFRESH)
+        await page.wait_for_event("response")
+        await expect(page.locator("#q")).to_have_value("written")

@@ -70,7 +70,8 @@ async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: Comm
     await expect(notice).to_have_text(re.compile(r"^not connected; shown as of \d\d:\d\d:\d\d UTC$"))
     await page.screenshot(path=tmp_path / "away.png", full_page=True)
     said = await notice.text_content()
-    await asyncio.sleep(4)  # it has retried by then
+    for _ in range(2):
+        await page.wait_for_event("requestfailed", timeout=30_000)  # it retries
     assert await notice.text_content() == said
     port = service.rpartition(":")[2]
     await asyncio.to_thread(daemon.start, "--port", port)

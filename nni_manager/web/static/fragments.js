@@ -24,9 +24,10 @@ function replaceOne(part, next) {
   const before = sent.get(part);
   if (before ? before.isEqualNode(next) : part.innerHTML === next.innerHTML) return false;
   const focused = focusIn(part);
+  const said = new Map([...part.querySelectorAll("[data-keep][id]")].map((one) => [one.id, saidOf(one)]));
   sent.set(part, next);
   if (!before || !patch(part, before, next)) replaceAll(part, next);
-  for (const field of part.querySelectorAll("input, select, textarea")) reset(field);
+  for (const field of part.querySelectorAll("input, select, textarea")) reset(field, said);
   refocus(part, focused);
   return true;
 }
@@ -58,9 +59,18 @@ function restoreField(field, value, checked) {
   else field.value = value;
 }
 
-// A field that the reader's input does not stay in has what the server says, but not while it is used.
-function reset(field) {
-  if ("keep" in field.dataset || field === document.activeElement) return;
+// What the server says that a field has.
+function saidOf(field) {
+  if (isTicked(field)) return field.defaultChecked;
+  if (field.localName !== "select") return field.defaultValue;
+  return [...field.options].filter((one) => one.defaultSelected).map((one) => one.value).join();
+}
+
+// A field has what the server says, but not while it is used; one with `data-keep` keeps the reader's input until the
+// server says something else of it than before, `said`: by its id.
+function reset(field, said) {
+  const isKept = "keep" in field.dataset && (!said.has(field.id) || said.get(field.id) === saidOf(field));
+  if (isKept || field === document.activeElement) return;
   if (isTicked(field)) field.checked = field.defaultChecked;
   else if (field.localName === "select") for (const one of field.options) one.selected = one.defaultSelected;
   else if (field.value !== field.defaultValue) field.value = field.defaultValue;
