@@ -131,7 +131,7 @@ class Preflight:
         ]
 
     async def _told_less(self, cluster: Cluster, resource: Resource, denied: set[str]) -> Findings:
-        """Findings about rights without which less is told, or later. `denied`: subjects of those found before."""
+        """Findings about rights without which less is known, or later. `denied`: subjects of those found before."""
         found = []
         for what in (resource, PODS):
             if f"rights: {what.plural}" not in denied and not await cluster.may("watch", what):
@@ -147,6 +147,11 @@ class Preflight:
             )
             fix = "set nniManagerIp to an address that pods reach, or have these verbs granted"
             found.append(PreflightFinding(Severity.WARNING, "rights", sentence, fix))
+        return [*found, *await self._untold(cluster)]
+
+    async def _untold(self, cluster: Cluster) -> Findings:
+        """Findings about rights without which people are told less."""
+        found = []
         for verb, what, subresource, use in (
             ("list", EVENTS, "", "why jobs wait"),
             ("get", PODS, "log", "what pods print"),
