@@ -7,8 +7,11 @@ with all their values.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+
+from nni_manager.domain.metrics import default_number
 
 
 class Assessor(ABC):
@@ -31,3 +34,9 @@ class Assessor(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Saves state before an orderly end of the process; not called when it is killed."""
+
+
+def numbers_of(history: Sequence[object], sign: float) -> list[float]:
+    """The numbers of intermediate results, multiplied by the sign; NaN for one that is none."""
+    numbers = (default_number(value) for value in history)
+    return [math.nan if number is None else sign * number for number in numbers]

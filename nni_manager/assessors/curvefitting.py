@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt
 
-from nni_manager.assessors.contract import Assessor
-from nni_manager.domain.metrics import OptimizeModeName, default_number
+from nni_manager.assessors.contract import Assessor, numbers_of
+from nni_manager.domain.metrics import OptimizeModeName
 
 if TYPE_CHECKING:
     import numpy
@@ -68,21 +68,18 @@ class Curvefitting(Assessor):
         is_due = self._start_step <= step < self._target and (step - self._start_step) % self._gap == 0
         if self._best is None or not is_due:
             return True
-        points = [(place, value) for place, value in enumerate(self._values(history), 1) if math.isfinite(value)]
+        values = enumerate(numbers_of(history, self._sign), 1)
+        points = [(place, value) for place, value in values if math.isfinite(value)]
         return len(points) < _LEAST or chance(points, self._target, self._bar(self._best)) >= _HOPELESS
 
     def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
-        last = next(iter(self._values(history[-1:])), math.nan)
+        last = next(iter(numbers_of(history[-1:], self._sign)), math.nan)
         if success and math.isfinite(last):
             self._best = last if self._best is None else max(self._best, last)
 
     def _bar(self, best: float) -> float:
         """The value that a trial must reach; the distance to the best is a share of its size, whatever its sign."""
         return best - (1 - self._threshold) * abs(best)
-
-    def _values(self, history: Sequence[object]) -> list[float]:
-        numbers = (default_number(value) for value in history)
-        return [math.nan if number is None else self._sign * number for number in numbers]
 
 
 def chance(points: Sequence[tuple[int, float]], target: int, bar: float) -> float:

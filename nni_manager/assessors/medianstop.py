@@ -12,8 +12,8 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from nni_manager.assessors.contract import Assessor
-from nni_manager.domain.metrics import OptimizeModeName, default_number
+from nni_manager.assessors.contract import Assessor, numbers_of
+from nni_manager.domain.metrics import OptimizeModeName
 
 
 class Medianstop(Assessor):
@@ -28,7 +28,7 @@ class Medianstop(Assessor):
 
     def judge(self, trial_id: str, history: Sequence[object]) -> bool:
         step = len(history)
-        losses = [loss for loss in self._losses(history) if not math.isnan(loss)]
+        losses = [loss for loss in numbers_of(history, self._sign) if not math.isnan(loss)]
         if step < self._start_step or not losses or not 0 < step <= len(self._averages):
             return True
         others = self._averages[step - 1]
@@ -38,15 +38,11 @@ class Medianstop(Assessor):
     def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
         if not success:
             return
-        for step, average in enumerate(_running_averages(self._losses(history))):
+        for step, average in enumerate(_running_averages(numbers_of(history, self._sign))):
             if step == len(self._averages):
                 self._averages.append([])
             if not math.isnan(average):
                 self._averages[step].append(average)
-
-    def _losses(self, history: Sequence[object]) -> list[float]:
-        numbers = (default_number(value) for value in history)
-        return [math.nan if number is None else self._sign * number for number in numbers]
 
 
 def _running_averages(losses: Sequence[float]) -> Iterator[float]:

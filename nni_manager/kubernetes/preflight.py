@@ -108,13 +108,10 @@ class Preflight:
         )
 
     async def _namespace(self, cluster: Cluster) -> Findings:
-        try:
-            await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}")
-        except Refusal as refusal:
-            if refusal.status == 404:
-                sentence = f"there is no namespace {cluster.namespace}"
-                return [PreflightFinding(Severity.WRONG, "namespace", sentence, "correct `namespace`, or have it made")]
-        return []
+        if not await _is_missing(cluster, f"/api/v1/namespaces/{cluster.namespace}"):
+            return []
+        sentence = f"there is no namespace {cluster.namespace}"
+        return [PreflightFinding(Severity.WRONG, "namespace", sentence, "correct `namespace`, or have it made")]
 
     async def _denied(self, cluster: Cluster, resource: Resource) -> Findings:
         """Findings about rights without which no job can be made, one for each kind: its verbs are granted together."""
@@ -134,7 +131,7 @@ class Preflight:
         ]
 
     async def _told_less(self, cluster: Cluster, resource: Resource, denied: set[str]) -> Findings:
-        """Findings about rights without which less is told, or later. `denied`: subjects of those found before."""
+        """Findings about rights without which less is known, or later. `denied`: subjects of those found before."""
         found = []
         for what in (resource, PODS):
             if f"rights: {what.plural}" not in denied and not await cluster.may("watch", what):
@@ -150,6 +147,11 @@ class Preflight:
             )
             fix = "set nniManagerIp to an address that pods reach, or have these verbs granted"
             found.append(PreflightFinding(Severity.WARNING, "rights", sentence, fix))
+        return [*found, *await self._untold(cluster)]
+
+    async def _untold(self, cluster: Cluster) -> Findings:
+        """Findings about rights without which people are told less."""
+        found = []
         for verb, what, subresource, use in (
             ("list", EVENTS, "", "why jobs wait"),
             ("get", PODS, "log", "what pods print"),
@@ -177,18 +179,19 @@ class Preflight:
     async def _claim(self, cluster: Cluster) -> Findings:
         volume = self._config.pod_storage
         claim = volume.claim_name if isinstance(volume, PvcStorage) else None
-        if not claim or not await _is_missing(cluster, CLAIMS, claim):
+        if not claim or not await _is_missing(cluster, CLAIMS.path(cluster.namespace, claim)):
             return []
         sentence = f"there is no claim {claim} in namespace {cluster.namespace}"
         return [PreflightFinding(Severity.WRONG, "storage.claimName", sentence, "correct storage.claimName")]
 
 
-async def _is_missing(cluster: Cluster, kind: Resource, name: str) -> bool:
+async def _is_missing(cluster: Cluster, path: str) -> bool:
     """Whether an object is known not to be there; false where we may not look."""
     try:
-        return await cluster.find(kind, name) is None
-    except Refusal:
-        return False
+        await cluster.call("GET", path)
+    except Refusal as refusal:
+        return refusal.status == 404
+    return False
 
 
 async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
@@ -201,16 +204,13 @@ async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
             "correct the name, or make it with `kubectl create secret docker-registry`",
         )
         for name in names
-        if await _is_missing(cluster, SECRETS, name)
+        if await _is_missing(cluster, SECRETS.path(cluster.namespace, name))
     ]
 
 
 async def storage_class_there(cluster: Cluster, name: str) -> Findings:
     """A finding where the storage class for the volume of checkpoints is not there."""
-    try:
-        await cluster.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
-    except Refusal as refusal:
-        if refusal.status == 404:
-            fix = "correct checkpoint.storageClass; `kubectl get storageclass` lists them"
-            return [PreflightFinding(Severity.WRONG, "checkpoint", f"the cluster has no storage class {name}", fix)]
-    return []
+    if not await _is_missing(cluster, f"/apis/storage.k8s.io/v1/storageclasses/{name}"):
+        return []
+    fix = "correct checkpoint.storageClass; `kubectl get storageclass` lists them"
+    return [PreflightFinding(Severity.WRONG, "checkpoint", f"the cluster has no storage class {name}", fix)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Protocol
 
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.programs import bars, progress
+from nni_manager.programs import bars
 from nni_manager.programs.progress import Display, State
 from nni_manager.programs.stream_ends import StreamEnds
-from nni_manager.programs.waiting import ExperimentFailed, StateFeed, StreamEnded, WaitEnd, judge, passing_hold
+from nni_manager.programs.waiting import ExperimentFailed, StateFeed, StreamEnded, WaitEnd, Watch
 
 #: Seconds between two looks at the time while no state arrives.
 _TICK_S = 0.5
@@ -53,7 +53,7 @@ def _follow(experiment: Followed, end_s: float | None, display: Display) -> bool
 
 def _verdict(experiment: Followed, end_s: float | None, display: Display) -> WaitEnd | None:
     """Why waiting is over; None: the time is up."""
-    watch, ends = _Watch(display), StreamEnds(experiment.id)
+    watch, ends = Watch(display), StreamEnds(experiment.id)
     try:
         while True:
             before = watch.states
@@ -78,49 +78,13 @@ def _pause(seconds: float, end_s: float | None) -> bool:
     return left_s == seconds
 
 
-def _until_verdict(feed: StateFeed, watch: _Watch, end_s: float | None) -> WaitEnd | None:
+def _until_verdict(feed: StateFeed, watch: Watch, end_s: float | None) -> WaitEnd | None:
     """As `_verdict`, for one stream of states. Raises StreamEnded."""
     while end_s is None or time.monotonic() < end_s:
         left_s = _TICK_S if end_s is None else min(_TICK_S, max(end_s - time.monotonic(), 0))
         if (verdict := watch.take(feed.next(left_s))) is not None:
             return verdict
     return None
-
-
-class _Watch:
-    """Shows the states of an experiment and judges them."""
-
-    def __init__(self, display: Display, clock: Callable[[], float] = time.monotonic) -> None:
-        self._display = display
-        self._clock = clock
-        self._state: State | None = None
-        self._at_s = 0.0
-        self._noted = ""
-        #: Number of states that were taken.
-        self.states = 0
-
-    def take(self, news: State | None) -> WaitEnd | None:
-        verdict = None
-        if news is not None:
-            self._state, self._at_s = news, self._clock()
-            self.states += 1
-            verdict = judge(news)
-            self._note(passing_hold(news))
-        if self._state is not None and verdict is None:
-            self._display.show(self._now(self._state))
-        return verdict
-
-    def close(self) -> None:
-        if self._state is not None:
-            self._display.close(self._now(self._state))
-
-    def _now(self, state: State) -> progress.Progress:
-        return progress.read(state, since_s=self._clock() - self._at_s)
-
-    def _note(self, sentence: str) -> None:
-        if sentence and sentence != self._noted:
-            self._display.note(f"Waiting: {sentence}")
-        self._noted = sentence
 
 
 _QUESTION = "\nExperiment {id} is still at work: [s]top it, [l]eave it at work, or [c]ontinue to wait? "

@@ -7,6 +7,7 @@ import json
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.programs import pareto_set, progress
-from nni_manager.programs.progress import State
+from nni_manager.programs.progress import Display, State
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -169,3 +170,41 @@ def gone(id: str) -> str:
         "the daemon went away; its trials go on. Start it again with `nni-manager serve`, and follow the experiment"
         f" with `nnictl resume {id} --foreground`"
     )
+
+
+class Watch:
+    """Shows the states of an experiment, and between them the time that has gone by, and judges them."""
+
+    def __init__(self, display: Display, clock: Callable[[], float] = time.monotonic) -> None:
+        self._display = display
+        self._clock = clock
+        self._state: State | None = None
+        self._at_s = 0.0
+        self._noted = ""
+        #: Number of states that were taken.
+        self.states = 0
+
+    def take(self, news: State | None) -> WaitEnd | None:
+        """Why waiting is over; None: it is not. `news`: a state, or None where there is no other."""
+        verdict = None
+        if news is not None:
+            self._state, self._at_s = news, self._clock()
+            self.states += 1
+            verdict = judge(news)
+            self._note(passing_hold(news))
+        if self._state is not None and verdict is None:
+            self._display.show(self._now(self._state))
+        return verdict
+
+    def close(self) -> None:
+        """Shows the last state for good."""
+        if self._state is not None:
+            self._display.close(self._now(self._state))
+
+    def _now(self, state: State) -> progress.Progress:
+        return progress.read(state, since_s=self._clock() - self._at_s)
+
+    def _note(self, sentence: str) -> None:
+        if sentence and sentence != self._noted:
+            self._display.note(f"Waiting: {sentence}")
+        self._noted = sentence

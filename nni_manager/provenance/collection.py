@@ -93,30 +93,38 @@ async def collect(asked: Asked) -> dict[str, Any]:
         repository.look(asked.code_directory, asked.environment, secrets),
         look_at_python(asked.python, asked.environment),
     )
-    packages = [{"name": name, "version": version} for name, version in python.packages]
     return {
         "collectedMs": now_ms(),
         "host": platform.node(),
         "system": platform.platform(),
         "manager": VERSION,
         "seed": _seed(asked.tuner_arguments),
-        "python": {
-            "executable": python.executable,
-            "version": python.version,
-            "packages": packages,
-            "problem": python.problem,
-        },
-        "code": {
-            "directory": code.directory,
-            "commit": code.commit,
-            "branch": code.branch,
-            "remote": code.remote,
-            "diff": code.diff,
-            "isDiffCut": code.is_diff_cut,
-            "maskedValues": code.masked_values,
-            "untracked": list(code.untracked),
-            "problem": code.problem,
-        },
+        "python": _told_of_python(python),
+        "code": _told_of_code(code),
+    }
+
+
+def _told_of_python(state: PythonState) -> dict[str, Any]:
+    packages = [{"name": name, "version": version} for name, version in state.packages]
+    return {
+        "executable": state.executable,
+        "version": state.version,
+        "packages": packages,
+        "problem": state.problem,
+    }
+
+
+def _told_of_code(state: repository.CodeState) -> dict[str, Any]:
+    return {
+        "directory": state.directory,
+        "commit": state.commit,
+        "branch": state.branch,
+        "remote": state.remote,
+        "diff": state.diff,
+        "isDiffCut": state.is_diff_cut,
+        "maskedValues": state.masked_values,
+        "untracked": list(state.untracked),
+        "problem": state.problem,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,13 @@ async def test_words_of_a_plug_in_show_no_secret(tmp_path: Path, caplog: pytest.
     assert caplog.text == "", "the library logs nothing"
     for part in (VALUE, TOKEN, "eyJzdWIi", "c2lnbmF0dXJl"):
         assert part not in shown
+
+
+async def test_credentials_that_are_read_again_and_again_leave_one_filter(tmp_path: Path) -> None:
+    log = logging.getLogger("kubernetes_asyncio.config.kube_config")
+    counts = []
+    for _ in range(3):
+        with pytest.raises(BadCredentials, match="is not there"):
+            await load(Access(kubeconfig=str(tmp_path / "gone")), tmp_path)
+        counts.append(len(log.filters))
+    assert counts[0] == counts[1] == counts[2] > 0

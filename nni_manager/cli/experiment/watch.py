@@ -21,8 +21,8 @@ from nni_manager.client.formats import cut, duration, moment, number
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.programs import progress
-from nni_manager.programs.progress import Display, State
-from nni_manager.programs.waiting import StateFeed, StreamEnded, WaitEnd, broken_off, judge, passing_hold
+from nni_manager.programs.progress import Display
+from nni_manager.programs.waiting import StateFeed, StreamEnded, Watch, broken_off
 
 #: Terminal codes: cursor home and clear to the end; enter the alternate screen; leave it.
 _CLEAR, _ENTER, _LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h", "\x1b[?1049l"
@@ -104,7 +104,10 @@ def follow(
     when the daemon goes away or stops working on the experiment.
     """
     try:
-        verdict = _Watch(StateFeed(lambda: client.events(id)), display, clock).wait()
+        feed, watch = StateFeed(lambda: client.events(id)), Watch(display, clock)
+        while (verdict := watch.take(feed.next(display.tick_s))) is None:
+            pass
+        watch.close()
         click.echo(verdict.text, err=not verdict.is_good)
         if verdict.is_done:
             with waiting_for_daemon_end(client):
@@ -116,40 +119,6 @@ def follow(
     except StreamEnded:
         raise NniManagerError(broken_off(client, id)) from None
     return 0 if verdict.is_good else FAILED
-
-
-class _Watch:
-    """Shows each state of an experiment, and between states its elapsed time."""
-
-    def __init__(self, feed: StateFeed, display: Display, clock: Callable[[], float]) -> None:
-        self._feed = feed
-        self._display = display
-        self._clock = clock
-        self._state: State | None = None
-        self._told_s = 0.0
-        self._noted = ""
-
-    def wait(self) -> WaitEnd:
-        """Shows states until `judge` says that waiting is over. Raises StreamEnded."""
-        while (verdict := self._turn()) is None:
-            pass
-        return verdict
-
-    def _turn(self) -> WaitEnd | None:
-        news = self._feed.next(self._display.tick_s)
-        verdict = self._take(news) if news is not None else None
-        if self._state is not None:
-            now = progress.read(self._state, since_s=self._clock() - self._told_s)
-            (self._display.close if verdict else self._display.show)(now)
-        return verdict
-
-    def _take(self, news: State) -> WaitEnd | None:
-        self._state, self._told_s = news, self._clock()
-        sentence = passing_hold(news)
-        if sentence and sentence != self._noted:
-            self._display.note(f"Waiting: {sentence}")
-        self._noted = sentence
-        return judge(news)
 
 
 def _interrupt(client: ManagerClient, id: str) -> int:

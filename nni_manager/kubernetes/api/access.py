@@ -137,8 +137,13 @@ async def load(access: Access, folder: Path) -> Configuration:
 def _import() -> None:
     for module in ("client", "config"):
         importlib.import_module(f"kubernetes_asyncio.{module}")
-    # the library logs the words of an exec plug-in as they are, and raises them, too
-    logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(lambda _: sys.exc_info()[0] is None)
+    logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(_is_not_raised)
+
+
+def _is_not_raised(_: logging.LogRecord) -> bool:
+    """The library logs the words of an exec plug-in as they are, and raises them, too. A function of its own: a filter
+    is added once, however often credentials are read."""
+    return sys.exc_info()[0] is None
 
 
 def _sentence(access: Access, kind: str, words: str) -> str:
