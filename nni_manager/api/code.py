@@ -3,9 +3,6 @@
 
 An experiment runs in its own copy of the code. Code that was not requested for `_UNUSED_S`, and the rest of a broken
 upload, are removed when other code arrives or an experiment is deleted.
-
-Experiments of earlier versions run in ``code/<sha256>/tree`` itself, which stays while one of them has an empty file
-``experiments/<id>`` beside it.
 """
 
 from __future__ import annotations
@@ -92,15 +89,8 @@ class CodeFolders:
             self._settle(made, self._place(sha256))
         return self._place(sha256) / "tree"
 
-    def release(self, experiment_id: str) -> None:
-        """An experiment is gone, and with it the code that an earlier version kept for it alone."""
-        with contextlib.suppress(OSError):  # its code is removed by a later sweep
-            for note in self.root.glob(f"*/experiments/{experiment_id}"):
-                note.unlink(missing_ok=True)
-        self.sweep()
-
     def sweep(self) -> None:
-        """Removes code without a recent request, unless experiments of an earlier version run in it. Never raises."""
+        """Removes code without a recent request. Never raises."""
         now_s = time.time()
         for folder in self.root.glob("*"):
             with contextlib.suppress(OSError):  # a later sweep tries again
@@ -108,7 +98,7 @@ class CodeFolders:
                     _remove(folder)
                     continue
                 longest_s = _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
-                if now_s - folder.stat().st_mtime > longest_s and not any(folder.glob("experiments/*")):
+                if now_s - folder.stat().st_mtime > longest_s:
                     self._remove(folder)
 
     def _place(self, sha256: str) -> Path:
@@ -225,9 +215,9 @@ def holding(data_directory: Path, path: Path) -> Path | None:
     return CodeFolders(data_directory).holding(path)
 
 
-async def release(data_directory: Path, experiment_id: str) -> None:
-    """An experiment is gone, and with it the code that an earlier version kept for it alone."""
-    await asyncio.to_thread(CodeFolders(data_directory).release, experiment_id)
+async def sweep(data_directory: Path) -> None:
+    """As `CodeFolders.sweep`; called when an experiment is gone."""
+    await asyncio.to_thread(CodeFolders(data_directory).sweep)
 
 
 async def _write(parts: AsyncIterator[bytes], path: Path) -> str:

@@ -196,7 +196,7 @@ async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSum
 )
 async def delete(id: ExperimentId, context: Context) -> None:
     """Removes its folder: database, logs, what its trials wrote."""
-    await context.service.delete(id, also=partial(code.release, context.data_directory, id))
+    await context.service.delete(id, also=partial(code.sweep, context.data_directory))
 
 
 @router.post(

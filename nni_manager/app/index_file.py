@@ -156,7 +156,7 @@ async def finish_half_done(index_database: Database, data_directory: Path) -> No
 
 async def _clear(index_database: Database, data_directory: Path, id_: str, folder: Folder) -> None:
     findings = await asyncio.to_thread(folder.remove)
-    await code.release(data_directory, id_)
+    await code.sweep(data_directory)
     for finding in findings:
         log.warning("of an experiment that is deleted: %s", finding)
     if not findings:

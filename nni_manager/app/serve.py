@@ -156,7 +156,7 @@ async def _listeners(
         stopping=stopping,
         describe_api=lambda: api.openapi(),
         read_experiment=lambda text: submission.of_pasted(text, context),
-        release_code=partial(code.release, settings.data_dir),
+        sweep_code=partial(code.sweep, settings.data_dir),
         data_directory=settings.data_dir,
     )
     context = _context(settings, shown, placeholders, lambda: listeners.open, auto=auto)

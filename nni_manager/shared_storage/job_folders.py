@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from nni_manager.domain.attempt import Observation
@@ -18,13 +18,17 @@ from trial_runner.wire import foreign_files
 
 #: Seconds that what a container left may take to be seen after its end.
 _PATIENCE_S = 2.0
+_HELD = (JobState.SUCCEEDED, JobState.FAILED)
 
 
 class JobFolders:
-    """The job folders of one adapter, entered and left with it."""
+    """The job folders of one adapter, entered and left with it. `held`: ends that are told when the files were read, or
+    after `patience_s`."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, patience_s: float = _PATIENCE_S, held: Collection[JobState] = _HELD) -> None:
         self._host = host
+        self._patience_s = patience_s
+        self._held = held
         self.pull = Pull(host)
         self._storage: MountedStorage | None = None
         self._pulling: asyncio.Task[None] | None = None
@@ -62,8 +66,8 @@ class JobFolders:
             self._pulling.result()  # a fault of ours, which must not go unseen
         logs = self._host.folder / "trials" / attempt_directory_of(job_name)
         self.pull.follow(job_name, self.here(job_name), logs)
-        if report.state in (JobState.SUCCEEDED, JobState.FAILED):
-            self.pull.finish(job_name, _PATIENCE_S)
+        if report.state in self._held:
+            self.pull.finish(job_name, self._patience_s)
             return report if self.pull.is_over(job_name) else _running(report)
         is_seen = report.state is JobState.PENDING and self.pull.has_started(job_name)
         return _running(report) if is_seen else report

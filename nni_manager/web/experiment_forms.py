@@ -65,7 +65,7 @@ async def _ask_to_delete(request: Request) -> Response:
 
 async def _delete(request: Request) -> Response:
     context, id_ = context_of(request), experiment_id(request)
-    await context.service.delete(id_, also=lambda: context.release_code(id_))
+    await context.service.delete(id_, also=context.sweep_code)
     if is_on_endpoint(request):
         return render(request, "closed.html", id=id_)
     return redirect(request, "/")

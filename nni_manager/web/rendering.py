@@ -69,7 +69,7 @@ class KnownResults:
             self._known = {id: known for id, known in tuple(self._known.items()) if id in ids}
 
 
-async def _nothing(_: str) -> None:
+async def _nothing() -> None:
     """No code was sent for an experiment."""
 
 
@@ -83,8 +83,8 @@ class PagesContext:
     analysis: Analysis
     #: The experiment in the text of a file, which is not made; None: new ones are not offered.
     read_experiment: Callable[[str], Awaitable[Submission]] | None = None
-    #: Called with the id of an experiment that was deleted, and removes the code that was sent for it.
-    release_code: Callable[[str], Awaitable[None]] = _nothing
+    #: Called when an experiment was deleted, and removes sent code that nothing needs.
+    sweep_code: Callable[[], Awaitable[None]] = _nothing
     #: Folders that were removed from here are named.
     data_directory: Path | None = None
     #: The API's OpenAPI document; None: it is not shown.

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Awaitable, Collection, Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle, JobSpec
@@ -20,6 +20,7 @@ from nni_manager.platform_kit.contract import Capabilities, ConfigT, Host, Platf
 from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage
 from nni_manager.web_services.account import WebAccount, WebLease
+from nni_manager.web_services.shared_list import SharedList
 
 
 class UnlistedJobs:
@@ -63,15 +64,29 @@ class Followed:
         return sum(self._jobs.values())
 
 
-class ListingAccount(WebAccount):
+ListT = TypeVar("ListT")
+
+
+class ListingAccount(WebAccount, Generic[ListT]):
     """An account with one list of jobs for all experiments, long enough for all followed jobs."""
+
+    #: Made by the adapter's account.
+    _list: SharedList[ListT]
+
+    async def close(self) -> None:
+        await self._list.close()
+        await super().close()
+
+    async def jobs(self, not_before_s: float) -> ListT:
+        """The account's newest jobs, of the experiment's team or user; see `SharedList`."""
+        return await self._list.get(not_before_s)
 
     @cached_property
     def followed(self) -> Followed:
         return Followed()
 
 
-AccountT = TypeVar("AccountT", bound=ListingAccount)
+AccountT = TypeVar("AccountT", bound=ListingAccount[Any])
 
 
 class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):

@@ -207,23 +207,17 @@ async def test_refused_experiment_keeps_sent_code(
     assert left(world) == []
 
 
-async def test_code_of_earlier_versions_stays_with_its_experiments(
+async def test_unused_code_is_removed_when_an_experiment_is_deleted(
     world: World, api: httpx.AsyncClient, sent: Sent
 ) -> None:
-    """It may differ from the sent code, as trials may have written to it."""
-    before = world.data / "code" / sent.sha256
-    (before / "tree").mkdir(parents=True)
-    (before / "experiments").mkdir()
-    for id_ in ("older", "old"):
+    await api.put(sent.path, content=sent.body)
+    for id_ in ("first", "second"):
         await world.add(id_)
-        (before / "experiments" / id_).touch()
-    age(world, sent.sha256)
-    assert (await api.get(sent.path)).status_code == 404
-    assert (await api.put(sent.path, content=sent.body)).status_code == 201
-    for id_, kept in (("older", [sent.sha256, sent.name]), ("old", [sent.name])):
-        assert (before / "tree").exists()
-        assert (await api.delete(f"/api/v1/experiments/{id_}")).status_code == 204
-        assert left(world) == kept
+    assert (await api.delete("/api/v1/experiments/first")).status_code == 204
+    assert left(world) == [sent.name]
+    age(world, sent.name)
+    assert (await api.delete("/api/v1/experiments/second")).status_code == 204
+    assert left(world) == []
 
 
 async def test_half_removed_code_is_not_found(

@@ -33,7 +33,7 @@ async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
             stopping=world.stopping,
             describe_api=create_api(world.context).openapi,
             read_experiment=lambda text: submission.of_pasted(text, world.context),
-            release_code=partial(code.release, world.data),
+            sweep_code=partial(code.sweep, world.data),
             data_directory=world.data,
         )
     )

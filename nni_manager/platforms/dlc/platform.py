@@ -19,7 +19,6 @@ from typing import ClassVar, Self, TypeVar
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
@@ -30,9 +29,8 @@ from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.ending import Ending
 from nni_manager.platforms.dlc.listing import JobList, MissingJobs, RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
-from nni_manager.shared_storage.job_folders import files, read_stretch
+from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
-from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
 from nni_manager.web_services.account import WebLease
 from trial_runner import protocol
@@ -41,6 +39,7 @@ from trial_runner import protocol
 FOLDER = "nni-experiments"
 #: Seconds that a job's files may take to appear after its end.
 _READ_PATIENCE_S = 5.0
+_HELD = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
 _SLOW_POLL_S = 30.0
 #: Seconds for which further calls get the same list.
 _FRESH_S = 2.0
@@ -94,8 +93,7 @@ class DlcPlatform(Platform[DlcConfig]):
         self._ending = Ending(self._raw_read, self._write, clock)
         self._locks: dict[str, asyncio.Lock] = {}
         self._under_way = 0
-        self._pull = Pull(host)
-        self._pulling: asyncio.Task[None] | None = None
+        self._folders = JobFolders(host, patience_s=_READ_PATIENCE_S, held=_HELD)
         #: Ids of jobs that the service has reported.
         self._seen: set[str] = set()
         self._restarts = RestartRecords(lambda id: self._raw_read(_getting(id)))
@@ -119,15 +117,13 @@ class DlcPlatform(Platform[DlcConfig]):
 
     async def __aenter__(self) -> Self:
         await self._lease.enter_checked()
-        self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
+        self._folders.enter(self._storage)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        if self._pulling is not None:
-            self._pulling.cancel()
-            await asyncio.wait([self._pulling])
+        await self._folders.leave()
         await self._jobs.close()
         await self._lease.leave()
 
@@ -177,8 +173,6 @@ class DlcPlatform(Platform[DlcConfig]):
             raise PlatformUnavailable(f"{place} cannot be used: {error.strerror}; is the NAS mounted there?") from error
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        if self._pulling is not None and self._pulling.done():
-            self._pulling.result()  # a fault of ours, which must not go unseen
         listed = await self._jobs.read(min(_sent_ms(handle) for handle in handles))
         self._seen |= listed.keys()
         await self._ending.look(listed)
@@ -213,19 +207,9 @@ class DlcPlatform(Platform[DlcConfig]):
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
         """The report to give: an end is held back until the job's files are read."""
-        name = handle.job_name
-        folder = self._storage.attempt(attempt_directory_of(name)).here
-        self._pull.follow(name, folder, self.host.folder / "trials" / attempt_directory_of(name))
-        has_started = self._pull.has_started(name)
-        self._is_out_of_reach = self._is_out_of_reach or has_started
-        if report.state is JobState.PENDING and has_started:
-            return dataclasses.replace(report, state=JobState.RUNNING, wait=None)
-        if not report.state.is_final:
-            return report
-        self._pull.finish(name, _READ_PATIENCE_S)
-        if not self._pull.is_over(name):
-            return dataclasses.replace(report, state=JobState.RUNNING, ended_ms=None)
-        return report if report.state is not JobState.FAILED else self._explained(report, folder)
+        told = self._folders.told(handle.job_name, report)
+        self._is_out_of_reach = self._is_out_of_reach or self._folders.pull.has_started(handle.job_name)
+        return told if told.state is not JobState.FAILED else self._explained(told, self._folders.here(handle.job_name))
 
     def _explained(self, report: Observation, folder: Path) -> Observation:
         """The report on a failed job with a reason: PAI-DLC reports no exit codes. A job without any
@@ -247,20 +231,18 @@ class DlcPlatform(Platform[DlcConfig]):
         Their page in the console and their files stay: they are the user's.
         """
         for handle in handles:
-            self._pull.forget(handle.job_name)
+            self._folders.forget(handle.job_name)
             self._missing.forget(handle.job_name)
             self._restarts.forget(_id(handle))
             self._locks.pop(handle.job_name, None)
-            folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
-            has_ended = await asyncio.to_thread((folder / protocol.EXIT_FILE).exists)
+            has_ended = await asyncio.to_thread((self._folders.here(handle.job_name) / protocol.EXIT_FILE).exists)
             await self._ending.leave(_id(handle), is_ending=has_ended)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
-        return await asyncio.to_thread(read_stretch, folder, name, offset, limit)
+        return await self._folders.read(handle.job_name, name, offset, limit)
 
     async def list_files(self, handle: JobHandle) -> Sequence[str]:
-        return await asyncio.to_thread(files, self._storage.attempt(attempt_directory_of(handle.job_name)).here)
+        return await self._folders.files(handle.job_name)
 
     async def close(self) -> None:
         await self._ending.finish()

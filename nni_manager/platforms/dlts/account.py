@@ -31,7 +31,7 @@ def paces() -> dict[str, Pacing]:
     return {"all": Pacing(calls=300, per_s=60, burst=60), "list": Pacing(calls=30, per_s=60, burst=5)}
 
 
-class DltsAccount(ListingAccount):
+class DltsAccount(ListingAccount[dict[str, Entry]]):
     """The account of a dashboard; credentials are passwords. `limits`: other paces; `fresh_s`: see `SharedList`."""
 
     credential_statuses = (401, 403)
@@ -57,12 +57,8 @@ class DltsAccount(ListingAccount):
         self._cluster = quote(cluster, safe="")
         self._team = team
         self._email = email
-        self._list: SharedList[dict[str, Entry]] = SharedList(self._listed, fresh_s)
+        self._list = SharedList(self._listed, fresh_s)
         self._gpu_type: str | None = None
-
-    async def close(self) -> None:
-        await self._list.close()
-        await super().close()
 
     async def signature_of(self, credential: str) -> Signature:
         self.keep_secret(credential, quote(credential))
@@ -111,11 +107,8 @@ class DltsAccount(ListingAccount):
             if error.status != 404:
                 raise self.away(f"refuses what it should not: {error}") from None
 
-    async def jobs(self, not_before_s: float) -> dict[str, Entry]:
-        """The account's jobs in the team by their ids; see `SharedList`."""
-        return await self._list.get(not_before_s)
-
     async def _listed(self) -> dict[str, Entry]:
+        """The account's jobs in the team by their ids."""
         limit = max(_LEAST, _PER_JOB * self.followed.total)
         path = f"v2/clusters/{self._cluster}/teams/{quote(self._team, safe='')}/jobs"
         answer = await self.ask_json("GET", path, pace="list", params={"limit": str(limit)})

@@ -43,7 +43,7 @@ def paces() -> dict[str, Pacing]:
     }
 
 
-class OpenpaiAccount(ListingAccount):
+class OpenpaiAccount(ListingAccount["Listing"]):
     """The account of a user on a cluster; credentials are JSON with either `token` or `password`.
 
     `limits`: other paces; `fresh_s`: see `SharedList`.
@@ -66,16 +66,12 @@ class OpenpaiAccount(ListingAccount):
             transport=transport,
         )
         self._user = user
-        self._list: SharedList[Listing] = SharedList(self._listed, fresh_s)
+        self._list = SharedList(self._listed, fresh_s)
         #: How much longer lists must be than was thought: a job that runs was not on one.
         self._longer = 1
         #: Password → the token that was got for it.
         self._tokens: dict[str, str] = {}
         self._password = ""
-
-    async def close(self) -> None:
-        await self._list.close()
-        await super().close()
 
     # Credentials
 
@@ -183,10 +179,6 @@ class OpenpaiAccount(ListingAccount):
         return f"api/v2/jobs/{quote(self._user, safe='')}~{quote(name, safe='')}"
 
     # The list
-
-    async def jobs(self, not_before_s: float) -> Listing:
-        """The account's newest jobs; see `SharedList`."""
-        return await self._list.get(not_before_s)
 
     def note_overlooked(self) -> None:
         """Makes the next lists longer: a job that exists was cut off the last one."""

@@ -34,7 +34,7 @@ from nni_manager.shared_storage.mounted_storage import MountedStorage, variables
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from nni_manager.web_services.account import Refused
-from nni_manager.web_services.jobs import WebJobs
+from nni_manager.web_services.jobs import WebJobs, all_of
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -228,7 +228,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
             for name in job_names:
-                await self._stop_all(await self._called(name))
+                await all_of(map(self._stop_one, await self._called(name)))
             if not self._folders.is_entered:  # while it is entered, others of its jobs may not have begun
                 await self._made_storage().remove_shared()
 
@@ -252,13 +252,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
 
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
-        await self._stop_all([_name(handle) for handle in handles])
-
-    async def _stop_all(self, names: Sequence[str]) -> None:
-        """Stops all of these jobs, also after a failure. Raises the first error."""
-        ended = await asyncio.gather(*map(self._stop_one, names), return_exceptions=True)
-        for error in filter(None, ended):
-            raise error
+        await all_of(self._stop_one(_name(handle)) for handle in handles)
 
     async def _stop_one(self, name: str) -> None:
         await self._lease.call(lambda account: account.stop(name))
