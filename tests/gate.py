@@ -34,9 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--beside", metavar="COMMAND", help="runs beside the tests; its output is shown when they are over"
     )
     asked = parser.parse_args(arguments)
-    if status := _collect():
-        return status
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
+        if status := _collect():
+            if other is not None:
+                other.terminate()
+            return status
         beside, rerun = _run_beside_each_other(asked.n)
         alone = _pytest("-m", "alone", *_files_marked("alone"))
         command = _end_of(other, output)

@@ -220,7 +220,7 @@ def test_file_that_cannot_be_collected_fails_the_run_before_it_begins(tmp_path: 
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "test_same.py").write_text("def test_it():\n    pass\n")
-    said, status = python_says(tmp_path, "tests.gate", "-n", "1")
+    said, status = python_says(tmp_path, "tests.gate", "-n", "1", "--beside", "sleep 1000")
     assert status == 2 and "import file mismatch" in said and "RERUN" not in said, said
     assert not (tmp_path / "alone").exists()
 

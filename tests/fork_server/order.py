@@ -14,7 +14,7 @@ from pathlib import Path
 
 #: Our commands beside the interpreter.
 _SCRIPTS = ("nnictl", "nni-manager")
-_MODULE = ["-m", "nni_manager"]
+_MODULES = (["-m", "nni_manager"], ["-m", "trial_runner.keeper"])
 #: Variables that an interpreter, its libraries or the loader read while they start: of these a fork has the server's.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "OPENSSL_", "SSL_")
 #: But this one, which a fork obeys.
@@ -53,9 +53,9 @@ def command_of(words: str | bytes | Sequence[object]) -> tuple[list[str], list[s
         return None
     command = [os.fsdecode(word) if isinstance(word, bytes | os.PathLike) else str(word) for word in words]
     if command[0] == sys.executable:
-        for options in (["-P"], []):
-            if command[1 : len(options) + 3] == [*options, *_MODULE]:
-                return command, [*options, *_MODULE]
+        for program in ([*options, *module] for options in (["-P"], []) for module in _MODULES):
+            if command[1 : len(program) + 1] == program:
+                return command, program
     script = Path(command[0])
     if script.name in _SCRIPTS and script.parent == Path(sys.executable).parent:
         return [sys.executable, *command], [command[0]]

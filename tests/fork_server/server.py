@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from tests.fork_server import child, named_process, popen
 from tests.fork_server.order import Order, receive
 
-#: Imported with all of their modules: what daemon and commands import at once, and later.
-_PACKAGES = (
-    "api app cli client code_archive config kubernetes machines platforms shared_storage web web_services".split()
-)
+_OF_DAEMON = "api app cli client code_archive config kubernetes machines platforms shared_storage web web_services"
+#: Imported with all of their modules: what daemon, commands and keeper import at once, and later.
+_PACKAGES = (*(f"nni_manager.{name}" for name in _OF_DAEMON.split()), "trial_runner.keeper")
 #: What they import only when it is needed.
 _LATER = ("aiohttp", "asyncssh", "kubernetes_asyncio.client", "prometheus_client")
 #: Numerical libraries, which no daemon has.
@@ -51,7 +50,7 @@ def main(listening: int, path: str) -> None:
 def _import_all() -> None:
     gc.disable()
     for name in _PACKAGES:
-        package = importlib.import_module(f"nni_manager.{name}")
+        package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     for name in _LATER:

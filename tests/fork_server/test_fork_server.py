@@ -144,6 +144,13 @@ def test_folder_mask_limits_and_group_are_the_starters(environment: dict[str, st
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+def keeper_of(data: str) -> psutil.Process:
+    lock = Path(data, "keeper", "keeper.lock")
+    keeper = psutil.Process(int(lock.read_text().splitlines()[0]))
+    assert keeper.cmdline()[1:4] == ["-m", "trial_runner.keeper", "serve"] and os.getsid(keeper.pid) == keeper.pid
+    return keeper
+
+
 def test_command_forks_the_daemon_that_it_starts(environment: dict[str, str], tmp_path: Path) -> None:
     config = {
         "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
@@ -157,12 +164,16 @@ def test_command_forks_the_daemon_that_it_starts(environment: dict[str, str], tm
         environment["XDG_RUNTIME_DIR"] = runtime
         process, _, err = told("create", "--config", str(tmp_path / "experiment.yml"), env=environment)
         assert process.returncode == 0, err
-        started = Daemon(Path(environment["NNI_MANAGER_DATA"])).call("GET", "/daemon")["pid"]
+        daemon = Daemon(Path(environment["NNI_MANAGER_DATA"]))
+        started = daemon.call("GET", "/daemon")["pid"]
         try:
             assert (
                 "fork_server" in " ".join(psutil.Process(started).parent().cmdline()) and os.getsid(started) == started
             )
             assert psutil.Process(started).cmdline()[1:5] == ["-P", "-m", "nni_manager", "serve"]
+            (experiment,) = daemon.call("GET", "/experiments")["experiments"]
+            daemon.wait_for(experiment["id"], lambda _: daemon.trials(experiment["id"], status="RUNNING"))
+            assert "fork_server" in " ".join(keeper_of(environment["NNI_MANAGER_DATA"]).parent().cmdline())
         finally:
             stopped, _, err = told("stop", "--all", env=environment)
         assert stopped.returncode == 0, err
