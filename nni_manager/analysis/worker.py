@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
@@ -28,6 +30,8 @@ from nni_manager.domain.errors import InvalidInput, NotFound, StoreError
 
 #: Added to the priority value of the daemon: trials on this machine and the daemon come first.
 _NICENESS = 5
+#: Linux changes one session's priority in so many seconds for all who are not root.
+_GROUP_PAUSE_S = 0.11
 #: Allocated minus freed objects that trigger a collection: what is parsed at once is many short-lived objects.
 _YOUNG_OBJECTS = 200_000
 
@@ -37,7 +41,7 @@ Requests = queue.PriorityQueue[tuple[int, int, dict[str, Any]]]
 
 def main() -> None:
     """Answers until standard input ends."""
-    os.nice(_NICENESS)
+    _give_way()
     gc.set_threshold(_YOUNG_OBJECTS)
     requests: Requests = queue.PriorityQueue()
     threading.Thread(target=_read, args=(requests,), name="requests", daemon=True).start()
@@ -45,6 +49,21 @@ def main() -> None:
     while True:
         header, text = respond(kept, requests.get()[-1])
         _write(sys.stdout.buffer, json.dumps({**header, "bytes": len(text)}).encode() + b"\n" + text)
+
+
+def _give_way() -> None:
+    """Where Linux shares processors among sessions first, as on most desktops, a process's own priority counts only
+    inside its session."""
+    niceness = str(os.nice(_NICENESS))
+    group = Path("/proc/self/autogroup")
+    if os.getsid(0) != os.getpid():
+        return  # others are in the session
+    with suppress(OSError):  # there is no such file, or a container may not write it
+        try:
+            group.write_text(niceness, encoding="ascii")
+        except BlockingIOError:
+            time.sleep(_GROUP_PAUSE_S)
+            group.write_text(niceness, encoding="ascii")
 
 
 def rank(request: dict[str, Any]) -> int:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import psutil
@@ -61,6 +62,27 @@ async def test_a_question_starts_the_process_and_close_ends_it(experiment: Fille
         experiment.add(final=2.0)
         assert await total(analysis) == 2 and analysis.pid == pid
     assert not psutil.pid_exists(pid)
+
+
+def test_the_process_gives_way_to_other_sessions() -> None:
+    """Its own priority counts only inside its session where Linux shares processors among sessions first."""
+    own = psutil.Process().nice()
+    command = [sys.executable, "-m", "nni_manager.analysis.worker"]
+    for has_session, niceness in ((True, own + 5), (False, _niceness("self"))):
+        with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, start_new_session=has_session) as process:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(b'{"id": 1, "question": "none", "query": "", "path": "", "revision": ""}\n')
+            process.stdin.flush()
+            assert b"refused" in process.stdout.readline()  # it answers, so it has done what it begins with
+            assert psutil.Process(process.pid).nice() == own + 5
+            assert _niceness(process.pid) in (niceness, None)
+            process.kill()
+
+
+def _niceness(process: int | str) -> int | None:
+    """Of its session; None: the kernel shares among processes alone."""
+    group = Path(f"/proc/{process}/autogroup")
+    return int(group.read_text().split()[-1]) if group.exists() else None
 
 
 async def test_a_page_has_the_process_started_before_its_charts_ask(experiment: Filled) -> None:

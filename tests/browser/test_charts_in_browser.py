@@ -364,7 +364,7 @@ async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world:
     await context.close()
 
 
-async def test_charts_are_drawn_in_a_twentieth_of_the_time(browser: Browser, site: str, world: World) -> None:
+async def test_charts_are_drawn_in_a_fortieth_of_the_time(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 1)
     script = """async () => {
       const {pace} = await import(new URL("static/charts/pace.js", document.baseURI.split("experiments/")[0]).href);
@@ -377,7 +377,7 @@ async def test_charts_are_drawn_in_a_twentieth_of_the_time(browser: Browser, sit
     }"""
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted/config")
-        assert await page.evaluate(script) == [2000, 3000, 10_000]
+        assert await page.evaluate(script) == [4000, 6000, 10_000]
 
 
 async def test_an_answer_that_says_the_same_is_not_drawn_again(browser: Browser, site: str, world: World) -> None:

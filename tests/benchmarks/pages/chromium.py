@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,13 +19,9 @@ PATIENCE_S = 240
 
 
 @contextmanager
-def browser(niceness: int = 0) -> Iterator[Browser]:
-    """`niceness`: added to its priority value, as its work is another machine's in truth."""
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        for process in _processes() if niceness else ():
-            with contextlib.suppress(psutil.Error):
-                process.nice(min(19, process.nice() + niceness))
         yield found
         found.close()
 

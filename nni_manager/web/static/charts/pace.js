@@ -1,7 +1,7 @@
-// When charts may be drawn again: all of them together take a twentieth of the time at most, so that a page that shows
+// When charts may be drawn again: all of them together take a fortieth of the time at most, so that a page that shows
 // many results a second leaves the processor to others. A slow browser draws more seldom.
 
-const REST = 20;
+const REST = 40;
 // No chart waits longer than this because of others.
 const LONGEST_MS = 10_000;
 let freeAt = 0;
