@@ -22,7 +22,7 @@ from nni_manager.client.manager_client import ManagerClient
 from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import NniManagerError, PlatformError
 from nni_manager.domain.experiment import HoldCode
-from nni_manager.machines.keeper.client import Job
+from nni_manager.machines.keeper.client import IgnoringListener
 from nni_manager.machines.keeper.local_process import LocalKeeper, connected
 from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
@@ -105,34 +105,12 @@ async def _facts(folder: Path) -> dict[str, Any]:
     async with connected(process, "doctor's") as keeper:
         try:
             async with asyncio.timeout(_ANSWER_S):
-                await keeper.listen("doctor", _Listener())
+                await keeper.listen("doctor", IgnoringListener())
                 facts: dict[str, Any] = await keeper.request("facts")
         finally:
             keeper.leave("doctor")
             await process.ended(_END_S)
     return facts
-
-
-class _Listener:
-    """A listener for a keeper without jobs: no method does anything."""
-
-    async def on_connected(self) -> None:
-        """Follows nothing."""
-
-    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
-        """Never called."""
-
-    def on_ended(self, job_name: str, job: Job) -> None:
-        """Never called."""
-
-    def on_changed(self, job_name: str, job: Job) -> None:
-        """Never called."""
-
-    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
-        """Never called."""
-
-    def on_disconnected(self) -> None:
-        """The pending request fails by itself."""
 
 
 def _at_work(data_dir: Path) -> Iterator[CheckFinding]:

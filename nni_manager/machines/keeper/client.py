@@ -66,6 +66,28 @@ class Listener(Protocol):
         """Called when the connection is lost: nothing is known until `on_connected`."""
 
 
+class IgnoringListener:
+    """A listener that ignores what it hears; there only so that there is a connection."""
+
+    async def on_connected(self) -> None:
+        pass
+
+    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        pass
+
+    def on_ended(self, job_name: str, job: Job) -> None:
+        pass
+
+    def on_changed(self, job_name: str, job: Job) -> None:
+        pass
+
+    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
+        pass
+
+    def on_disconnected(self) -> None:
+        pass
+
+
 class Watcher(Protocol):
     """A listener that is called about the keeper itself and all its jobs."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from nni_manager.machines.keeper.client import Job, Keeper
+from nni_manager.machines.keeper.client import IgnoringListener, Job, Keeper
 from trial_runner import protocol
 
 #: Seconds between two looks whether they have ended. Ends are only sent to a follower, together with all results, which
@@ -30,7 +30,7 @@ async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | 
 
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
     """Does work with a keeper that may have no other connection."""
-    await keeper.listen(listener, _IgnoringListener())
+    await keeper.listen(listener, IgnoringListener())
     try:
         await work()
     finally:
@@ -55,25 +55,3 @@ async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) ->
             return jobs
         asked |= running
         await asyncio.sleep(_LOOK_S)
-
-
-class _IgnoringListener:
-    """A listener that ignores what it hears; there only so that there is a connection."""
-
-    async def on_connected(self) -> None:
-        pass
-
-    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
-        pass
-
-    def on_ended(self, job_name: str, job: Job) -> None:
-        pass
-
-    def on_changed(self, job_name: str, job: Job) -> None:
-        pass
-
-    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
-        pass
-
-    def on_disconnected(self) -> None:
-        pass

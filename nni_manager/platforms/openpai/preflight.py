@@ -21,7 +21,7 @@ async def look(config: OpenpaiConfig, lease: WebLease[OpenpaiAccount]) -> Findin
         async with lease.entered():
             await lease.connection.info()
             known = await lease.call(lambda account: account.user())
-            found = [_fine(f"{host}: login", f"{user} is logged in")]
+            found = [PreflightFinding(Severity.FINE, f"{host}: login", f"{user} is logged in")]
             found += _virtual_cluster(config, known.get("virtualCluster"))
             if config.storage_config_name:
                 there = await lease.call(lambda account: account.storages())
@@ -29,13 +29,22 @@ async def look(config: OpenpaiConfig, lease: WebLease[OpenpaiAccount]) -> Findin
             return found
     except BadCredentials as error:
         fix = "give another token, from the portal's profile page" if config.token else "correct the password"
-        return [_wrong("token" if config.token else "password", str(error), fix)]
+        return [PreflightFinding(Severity.WRONG, "token" if config.token else "password", str(error), fix)]
     except Refused as error:
         if error.code == "NoUserError" or error.status == 404:
-            return [_wrong("username", f"OpenPAI at {host} knows no {user}: {error.words}", "correct username or host")]
-        return [_wrong(f"{host}: login", str(error), "see that the account may use the cluster")]
+            return [
+                PreflightFinding(
+                    Severity.WRONG,
+                    "username",
+                    f"OpenPAI at {host} knows no {user}: {error.words}",
+                    "correct username or host",
+                )
+            ]
+        return [
+            PreflightFinding(Severity.WRONG, f"{host}: login", str(error), "see that the account may use the cluster")
+        ]
     except PlatformUnavailable as error:
-        return [PreflightFinding(severity=Severity.AWAY, subject=host, sentence=str(error))]
+        return [PreflightFinding(Severity.AWAY, host, str(error))]
 
 
 def _virtual_cluster(config: OpenpaiConfig, allowed: object) -> Findings:
@@ -44,14 +53,14 @@ def _virtual_cluster(config: OpenpaiConfig, allowed: object) -> Findings:
         return []
     names = ", ".join(map(str, allowed)) or "none"
     sentence = f"the account may not use the virtual cluster '{wanted}'; it may use: {names}"
-    return [_wrong("virtualCluster", sentence, "set virtualCluster to one of those")]
+    return [PreflightFinding(Severity.WRONG, "virtualCluster", sentence, "set virtualCluster to one of those")]
 
 
 def _storage(config: OpenpaiConfig, name: str, there: Mapping[str, bool]) -> Iterator[PreflightFinding]:
     """`there`: see `OpenpaiAccount.storages`."""
     if name not in there:
         sentence = f"the account has no storage '{name}'; it has: {', '.join(there) or 'none'}"
-        yield _wrong("storageConfigName", sentence, "set storageConfigName to one of those")
+        yield PreflightFinding(Severity.WRONG, "storageConfigName", sentence, "set storageConfigName to one of those")
     elif not there[name] and Path(config.local_storage_mount_point).name != config.username:
         yield PreflightFinding(
             severity=Severity.WARNING,
@@ -59,11 +68,3 @@ def _storage(config: OpenpaiConfig, name: str, there: Mapping[str, bool]) -> Ite
             sentence=f"the storage '{name}' is not shared: containers see its folder {config.username} alone",
             fix=f"set localStorageMountPoint to the folder {config.username} in the storage as it is mounted here",
         )
-
-
-def _fine(subject: str, sentence: str) -> PreflightFinding:
-    return PreflightFinding(severity=Severity.FINE, subject=subject, sentence=sentence)
-
-
-def _wrong(subject: str, sentence: str, fix: str) -> PreflightFinding:
-    return PreflightFinding(severity=Severity.WRONG, subject=subject, sentence=sentence, fix=fix)

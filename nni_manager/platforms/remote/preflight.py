@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nni_manager.domain import version
 from nni_manager.machines.gpu_machines import gpu_findings
@@ -140,7 +140,8 @@ def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[Preflight
         yield _finding(host, fault)
         return
     folder = f"{greeting.home}/.nni-manager"
-    yield _fine(host, "login", f"Python {greeting.python} in {greeting.interpreter}, trials work in {folder}")
+    sentence = f"Python {greeting.python} in {greeting.interpreter}, trials work in {folder}"
+    yield PreflightFinding(Severity.FINE, f"{host}: login", sentence)
     if greeting.keeper and not version.fits(protocol.VERSION, greeting.keeper):
         yield PreflightFinding(
             severity=Severity.WARNING,
@@ -180,16 +181,7 @@ def _finding(host: str, fault: Fault) -> PreflightFinding:
     )
 
 
-def _fine(host: str, subject: str, sentence: str) -> PreflightFinding:
-    return PreflightFinding(severity=Severity.FINE, subject=f"{host}: {subject}", sentence=sentence)
-
-
 def _lighter(finding: PreflightFinding) -> PreflightFinding:
     if finding.severity not in _FATAL:
         return finding
-    return PreflightFinding(
-        severity=Severity.WARNING,
-        subject=finding.subject,
-        fix=finding.fix,
-        sentence=f"{finding.sentence}; it gets no trial until then",
-    )
+    return replace(finding, severity=Severity.WARNING, sentence=f"{finding.sentence}; it gets no trial until then")
