@@ -27,12 +27,11 @@ class KeeperMachine:
 
 
 class Places:
-    """The places of all machines of a daemon. `now_s`: a monotonic clock, seconds."""
+    """The places of all machines of a daemon."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
+    def __init__(self) -> None:
         self._machines: dict[str, MachineLedger] = {}
-        self.line = Line(self._machines, now_s)
+        self.line = Line(self._machines, time.monotonic)
         self._alarm: asyncio.TimerHandle | None = None
         #: Called when an experiment begins to wait for places.
         self.on_want: list[Callable[[], None]] = []
@@ -91,7 +90,7 @@ class Places:
             self._alarm = None
         if (ends_s := self.line.next_offer_ends_s) is not None:
             loop = asyncio.get_running_loop()
-            self._alarm = loop.call_later(max(0.0, ends_s - self._now_s()), self.note_change)
+            self._alarm = loop.call_later(max(0.0, ends_s - time.monotonic()), self.note_change)
 
 
 def _uuids(machine: MachineLedger) -> frozenset[str]:

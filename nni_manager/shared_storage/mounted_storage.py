@@ -216,17 +216,14 @@ class MountedStorage:
         return PlatformUnavailable(f"the storage mounted at {self._mount_point} cannot be used: {why}", refused=True)
 
 
-def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, str]:
-    """The variables of an attempt's runner, without the folders, which `run.sh` knows, and the token.
-
-    `command`: another one than the trial's.
-    """
+def variables_of(spec: JobSpec, platform: str) -> dict[str, str]:
+    """The variables of an attempt's runner, without the folders, which `run.sh` knows, and the token."""
     kept = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     return {
         **kept,
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: platform,
-        protocol.ENV_COMMAND: spec.prelude + command if command else spec.command,
+        protocol.ENV_COMMAND: spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
         protocol.ENV_CHANNEL: "auto" if protocol.ENV_MANAGER_URL in kept else protocol.PULL,
         protocol.ENV_CODE: "present",

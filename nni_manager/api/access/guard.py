@@ -79,7 +79,6 @@ class Guard:
         token: str = "",
         read_token: str = "",
         hosts: Collection[str] = (),
-        body_limit: int = BODY_LIMIT,
         larger: Mapping[str, int] = MappingProxyType({}),
         users: LocalUsers | None = None,
     ) -> None:
@@ -87,7 +86,6 @@ class Guard:
         self._tokens = Tokens(token, read_token)
         self._users = users or LocalUsers()
         self._hosts = _LOOPBACK | {host.lower() for host in hosts} | {socket.gethostname().lower()}
-        self._body_limit = body_limit
         self._larger = larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,7 +130,7 @@ class Guard:
 
     def _limit(self, scope: Scope) -> int:
         larger = (limit for start, limit in self._larger.items() if scope["path"].startswith(start))
-        return next(larger, self._body_limit)
+        return next(larger, BODY_LIMIT)
 
     async def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

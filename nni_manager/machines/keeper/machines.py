@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformError
 from nni_manager.machines.gpu_sample import GpuSample
 from nni_manager.machines.keeper.client import Job, Keeper
@@ -31,8 +30,8 @@ GPU_AGE_S = 2.0
 class KeeperConnection(Connection):
     """The connection to a keeper, and its `Watcher`: its list is read into the ledgers before listeners are called."""
 
-    def __init__(self, keeper: Keeper, places: Places, key: str = LOCAL, clock: Clock = now_ms) -> None:
-        super().__init__(key, clock)
+    def __init__(self, keeper: Keeper, places: Places, key: str = LOCAL) -> None:
+        super().__init__(key)
         self.keeper = keeper
         self.places = places
         self._machines: dict[str, MachineLedger] = {}

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import asyncssh
 
-from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.machines.keeper.machines import KeeperConnection
@@ -32,13 +31,13 @@ _REFUSAL_S = 10.0
 class Machine(KeeperConnection):
     """The connection to a machine and its keeper. `python_path`: where its Python is looked for first."""
 
-    def __init__(self, address: Address, connections: Connections, *, python_path: str, clock: Clock = now_ms) -> None:
+    def __init__(self, address: Address, connections: Connections, *, python_path: str) -> None:
         self.address = address
         #: Ours on it, below the home folder.
         self._folder = f"{connections.identity}/{address.folder}"
         self._place = connections.place
         self._python_path = python_path
-        super().__init__(Keeper(self._reach, address.host), connections.shared_object(Places), address.key, clock)
+        super().__init__(Keeper(self._reach, address.host), connections.shared_object(Places), address.key)
         self._credential: Credential | None = None
         #: Logged in to check a credential, and not used yet.
         self._spare: tuple[Credential, asyncssh.SSHClientConnection] | None = None

@@ -39,6 +39,7 @@ from trial_runner import protocol
 FOLDER = "nni-experiments"
 #: Seconds that a job's files may take to appear after its end.
 _READ_PATIENCE_S = 5.0
+#: Ends that are told after that: PAI-DLC may end a job whose results are not read yet, whoever asked for it.
 _HELD = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
 _SLOW_POLL_S = 30.0
 #: Seconds for which further calls get the same list.
