@@ -1,7 +1,7 @@
 """The `python3` of trials: that which the PATH has, without packages and without what a machine has around it.
 
 A `python3` of a version manager is a shell script that looks for the real one, and a Python for everything reads at its
-start what all its packages want: each of thousands of starts would pay for it, and several times over.
+start what all its packages want: thousands of starts would each pay for that, several times what Python itself takes.
 Without packages it also shows what a container shows, that what we send there needs none.
 """
 
