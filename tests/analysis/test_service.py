@@ -66,15 +66,15 @@ async def test_a_question_starts_the_process_and_close_ends_it(experiment: Fille
 
 def test_the_process_gives_way_to_other_sessions() -> None:
     """Its own priority counts only inside its session where Linux shares processors among sessions first."""
-    own = psutil.Process().nice()
+    lower = min(19, psutil.Process().nice() + 5)
     command = [sys.executable, "-m", "nni_manager.analysis.worker"]
-    for has_session, niceness in ((True, own + 5), (False, _niceness("self"))):
+    for has_session, niceness in ((True, lower), (False, _niceness("self"))):
         with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, start_new_session=has_session) as process:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(b'{"id": 1, "question": "none", "query": "", "path": "", "revision": ""}\n')
             process.stdin.flush()
             assert b"refused" in process.stdout.readline()  # it answers, so it has done what it begins with
-            assert psutil.Process(process.pid).nice() == own + 5
+            assert psutil.Process(process.pid).nice() == lower
             assert _niceness(process.pid) in (niceness, None)
             process.kill()
 
