@@ -60,5 +60,5 @@ class _Finder:
         exec(self._modules[module.__spec__.loader_state], module.__dict__)  # noqa: S102
 
     def get_source(self, name: str) -> Any:
-        """For the traces of errors."""
+        """The text of a module, for the traces of errors."""
         return self._loader.get_source(name)
