@@ -24,6 +24,8 @@ MACHINES = {"m1": 4, "m2": 4}
 MOST_IDLE_S = 1.0
 
 
+# The monitor asks a daemon that is dead now and then, and httpcore leaves the socket that was refused to the collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_every_place_is_used_by_one_trial_across_daemon_kills(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     ids = [daemon.create(_config(seconds), code, ENVIRONMENT) for seconds in ("1.3", "2.1")]
 
