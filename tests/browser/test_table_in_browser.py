@@ -77,7 +77,7 @@ async def test_filter_form_fills_the_address_and_the_table(browser: Browser, sit
         await page.reload()
         await expect(page.locator("[data-trial]")).to_have_count(1)
         await page.locator("#tabs").get_by_role("link", name="Overview").click()
-        await expect(page.locator("#filtered")).to_contain_text("p.x = 1e-1..0.12")
+        await expect(page.locator("#filtered")).to_contain_text("p.x = 0.1..0.12")
         await page.go_back()
         await page.locator("#clear").click()
         await expect(page.locator("[data-trial]")).to_have_count(65)
