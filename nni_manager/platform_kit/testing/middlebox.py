@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from nni_manager.platform_kit.testing.accepting import some_turns, stop_accepting
 from trial_runner import protocol
 
 
@@ -124,17 +125,11 @@ class Middlebox:
             self.port = server.sockets[0].getsockname()[1]
             ready.set()
             await over.wait()
-            # before it closes: Python before 3.12 leaves open what was accepted, and is no connection yet
-            for listening in server.sockets:
-                asyncio.get_running_loop().remove_reader(listening.fileno())
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-            server.close()
+            await stop_accepting(server)
             for task in connections:
                 task.cancel()
             await asyncio.gather(*connections, return_exceptions=True)
-        for _ in range(_TURNS):  # one to abort a connection whose task never began, one more to close it
-            await asyncio.sleep(0)
+        await some_turns()  # one to abort a connection whose task never began, one more to close it
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carries a runner's connection, its requests one after the other, until either side or a fault ends it."""
@@ -198,9 +193,6 @@ def middlebox(
 
 
 _START_S = 10.0
-#: Turns of the loop within which a connection that was just accepted is being carried, and one that was aborted is
-#: closed: a task that has not begun closes nothing when it is cancelled.
-_TURNS = 10
 #: Most bytes of the head of a message.
 _MOST_BYTES = 1024 * 1024
 

@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Turns of the loop within which a connection that was just accepted is served: what has not begun closes nothing.
-_TURNS = 10
+from nni_manager.platform_kit.testing.accepting import some_turns, stop_accepting
 
 
 @dataclass(slots=True)
@@ -93,14 +92,11 @@ async def open_orders(host: str, port: int, patience_s: float) -> AsyncIterator[
     try:
         yield orders
     finally:
-        server.close()
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
+        await stop_accepting(server)
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(_TURNS):  # a connection is closed a turn after its task
-            await asyncio.sleep(0)
+        await some_turns()  # a connection is closed a turn after its task
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:

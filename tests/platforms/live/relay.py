@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from kubernetes_asyncio import client, config
 
+from nni_manager.platform_kit.testing.accepting import stop_accepting
 from tests.certificates import Authority
 
 _REQUEST = re.compile(rb"^(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
@@ -99,8 +100,8 @@ class Relay:
     async def cut(self) -> None:
         """Refuses connections from now on, and ends those that are open."""
         if self._server is not None:
-            self._server.close()
-            self._server = None
+            server, self._server = self._server, None
+            await stop_accepting(server)
         self._flows.set()
         tasks = list(self._open.values())
         for connection in list(self._open):
