@@ -17,6 +17,8 @@ from nni_manager.domain.errors import NniManagerError
 PAUSE_S = 0.2
 HEARTBEAT_S = 15.0
 _COMMENT = ":\n\n"
+#: Ends of lines for many libraries, though not for events: names and values of users may have them.
+_SEPARATORS = {number: f"\\u{number:04x}" for number in (0x85, 0x2028, 0x2029)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,8 @@ class Part:
 
 def event(kind: str, data: str, id: int | None = None) -> str:
     """The text of an event. `data`: JSON on one line; `id`: sent back as Last-Event-ID when the client reconnects."""
-    return f"event: {kind}\ndata: {data}\n" + (f"id: {id}\n" if id is not None else "") + "\n"
+    line = data if data.isascii() else data.translate(_SEPARATORS)
+    return f"event: {kind}\ndata: {line}\n" + (f"id: {id}\n" if id is not None else "") + "\n"
 
 
 def last_event_id(request: Request) -> int | None:

@@ -233,6 +233,14 @@ class Counter:
         return Part(text=event("state", "{}"), is_last=self._left == 0)
 
 
+def test_data_is_one_line_for_every_reader() -> None:
+    """Many libraries part lines at characters that end none in a stream of events."""
+    name = "a\x85b\u2028c\u2029d\x1ce é"
+    text = event("state", json.dumps({name: 1}, ensure_ascii=False))
+    (data,) = (line for line in text.splitlines() if line.startswith("data:"))
+    assert json.loads(data[5:]) == {name: 1} and "é" in data
+
+
 async def test_at_most_five_events_a_second() -> None:
     counter, stream = Counter(4), Stream()
     await EventStream(counter, asyncio.Event())({"type": "http"}, stream.receive, stream.send)  # type: ignore[arg-type]
