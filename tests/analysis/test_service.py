@@ -80,9 +80,11 @@ def test_the_process_gives_way_to_other_sessions() -> None:
 
 
 def _niceness(process: int | str) -> int | None:
-    """Of its session; None: the kernel shares among processes alone."""
+    """Of its session; None: the kernel shares among processes alone, or the session is that of the first process, whose
+    file is empty."""
     group = Path(f"/proc/{process}/autogroup")
-    return int(group.read_text().split()[-1]) if group.exists() else None
+    words = group.read_text().split() if group.exists() else []
+    return int(words[-1]) if words else None
 
 
 async def test_a_page_has_the_process_started_before_its_charts_ask(experiment: Filled) -> None:
