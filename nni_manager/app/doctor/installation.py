@@ -4,6 +4,7 @@ clock."""
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import shutil
@@ -15,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nni_manager import __version__
+from nni_manager.app.doctor import tried_algorithms
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
-from nni_manager.domain.algorithm import Algorithm
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _OLDEST = (3, 11)
@@ -78,48 +79,29 @@ def _is_same(found: str, ours: Path) -> bool:
         return False
 
 
-#: Does what a tuner's process does up to the first proposal, which imports the heavy libraries. Prints the time in
-#: seconds, or the error.
-_PROGRAM = """
-import importlib, sys, time
-began = time.perf_counter()
-try:
-    kind, name = sys.argv[1:]
-    found = importlib.import_module(f"nni_manager.{kind}s.registry").find(name)
-    made = found.create(dict.fromkeys(found.required, "maximize"))
-    if kind == "tuner":
-        made.update_search_space({"x": {"_type": "choice", "_value": [1, 2]}})
-        made.propose(0)
-except BaseException as error:
-    sys.exit(f"{type(error).__name__}: {error}")
-print(time.perf_counter() - began)
-"""
-_TIMEOUT_S = 60.0
 #: Seconds above which the check warns: each experiment's start waits that long.
 _SLOW_S = 5.0
 
 
 def look_at_algorithms() -> Iterator[CheckFinding]:
     for catalogue in (TUNERS, ASSESSORS):
-        for algorithm in catalogue.built_in:
-            yield _use_algorithm(catalogue.kind, algorithm)
+        names = [algorithm.name for algorithm in catalogue.built_in]
+        command = [sys.executable, "-P", "-m", tried_algorithms.__name__, catalogue.kind, *names]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                yield _judge(catalogue.kind, *json.loads(line))
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
 
 
-def _use_algorithm(kind: str, algorithm: Algorithm) -> CheckFinding:
-    command = [sys.executable, "-P", "-c", _PROGRAM, kind, algorithm.name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        sentence = f"{algorithm.name} was not ready within {_TIMEOUT_S:.0f} s"
-        return failure(kind, sentence, "see whether the disk of your Python environment answers")
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        sentence = f"{algorithm.name} cannot be used ({lines[-1]})"
+def _judge(kind: str, name: str, seconds: float, error: str) -> CheckFinding:
+    if error:
+        sentence = f"{name} cannot be used ({error.splitlines()[-1]})"
         return failure(kind, sentence, "install nni-manager again; what it needs comes with it")
-    seconds = float(done.stdout.split()[-1])
     if seconds > _SLOW_S:
-        return warning(kind, f"{algorithm.name} takes {seconds:.1f} s to get ready", "a faster disk would help")
-    return ok(kind, f"{algorithm.name} is ready in {seconds:.2f} s")
+        return warning(kind, f"{name} takes {seconds:.1f} s to get ready", "a faster disk would help")
+    return ok(kind, f"{name} is ready in {seconds:.2f} s")
 
 
 #: Seconds for which the wall clock and the monotonic clock are compared; seconds by which they may drift apart.

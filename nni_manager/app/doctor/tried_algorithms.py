@@ -1,0 +1,60 @@
+"""`python -m nni_manager.app.doctor.tried_algorithms KIND NAME...`: tries tuners or assessors in turn, for the doctor.
+
+Each is tried in a fork: none has what another one imported, and none is imported twice. A line of JSON tells of each:
+name, seconds until it was ready, or what it ended with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+#: Seconds after which the kernel ends a fork.
+TIMEOUT_S = 60
+
+
+def main(kind: str, *names: str) -> None:
+    registry = importlib.import_module(f"nni_manager.{kind}s.registry")
+    for name in names:
+        if (pid := os.fork()) == 0:
+            signal.alarm(TIMEOUT_S)
+            os._exit(_try(kind, name, registry))
+        if error := _error(os.waitpid(pid, 0)[1]):
+            _tell(name, 0.0, error)
+
+
+def _try(kind: str, name: str, registry: Any) -> int:
+    """The first proposal is part of it, as it imports the heavy libraries."""
+    began = time.perf_counter()
+    error = ""
+    try:
+        found = registry.find(name)
+        made = found.create(dict.fromkeys(found.required, "maximize"))
+        if kind == "tuner":
+            made.update_search_space({"x": {"_type": "choice", "_value": [1, 2]}})
+            made.propose(0)
+    except BaseException as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    _tell(name, time.perf_counter() - began, error)
+    return 0
+
+
+def _error(status: int) -> str:
+    """Of a fork that could not tell it."""
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGALRM:
+        return f"it was not ready within {TIMEOUT_S} s"
+    return f"exit code {code}" if code else ""
+
+
+def _tell(name: str, seconds: float, error: str) -> None:
+    print(json.dumps([name, seconds, error]), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
