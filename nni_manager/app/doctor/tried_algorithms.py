@@ -45,7 +45,7 @@ def _try(kind: str, name: str, registry: Any) -> int:
 
 
 def _error(status: int) -> str:
-    """Of a fork that could not tell it."""
+    """What a fork ended with that could not tell it itself; empty: it told."""
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGALRM:
         return f"it was not ready within {TIMEOUT_S} s"
