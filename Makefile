@@ -100,10 +100,13 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml requirements/demo.txt
 	$(COMPILE)
 	touch $@
 
+# Of all that tests install they import a tenth. Python compiles that then, where pip would compile all; what daemons
+# import it compiles here, and not in each process that the tests share.
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml requirements/dev.txt
-	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --no-compile --require-hashes -r requirements/dev.txt
 	$(EDITABLE)
 	$(COMPILE)
+	$(BIN)/python -c "from tests.fork_server import server; server.import_all()"
 	touch $@ $(VENV)/.demo
 
 # The locks anew: the newest releases that pyproject.toml allows, for every Python and platform, with the hashes of all

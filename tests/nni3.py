@@ -13,6 +13,11 @@ ROOT = Path(__file__).parents[1]
 VENV = ROOT / ".venvs" / "nni3"
 #: What is installed, with all that it needs and the hashes; `make lock` writes it.
 LOCK = ROOT / "requirements" / "nni3.txt"
+#: What its programs import of others, most of it SciPy's.
+IMPORTED = (
+    "json_tricks, pandas, pkg_resources, psutil, requests, schema, scipy.optimize, scipy.spatial, scipy.stats, "
+    "typeguard, yaml"
+)
 
 
 def interpreter() -> Path:
@@ -24,7 +29,9 @@ def interpreter() -> Path:
         made, wanted = VENV / "made-of.json", json.dumps([sys.version, LOCK.read_text()])
         if not made.exists() or made.read_text() != wanted:
             _must([sys.executable, "-m", "venv", "--clear", str(VENV)])
-            _must([str(python), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(LOCK)])
+            # of what it installs NNI imports a tenth, which Python compiles then
+            _must([str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--require-hashes", "-r", str(LOCK)])
+            _must([str(python), "-W", "ignore", "-c", f"import {IMPORTED}"])
             made.write_text(wanted)
     return python
 

@@ -40,14 +40,15 @@ class _Here:
 
 def main(listening: int, path: str) -> None:
     popen.use(_Here(path, dict(os.environ)))
-    _import_all()
+    import_all()
     named_process.name(sys.orig_argv, os.environ)  # it fails here, and not in a fork
     forked = _serve(socket.socket(fileno=listening))
     if forked is not None:
         child.run(*forked)
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """What forks have from the beginning."""
     gc.disable()
     for name in _PACKAGES:
         package = importlib.import_module(name)

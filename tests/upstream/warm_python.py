@@ -1,6 +1,6 @@
 """The Python of the real `nni`, which has imported already what `nni` imports of others: each program is a fork of it.
 
-Importing them takes two seconds a process, most of it SciPy's. `nni` itself is imported by each program anew, in its
+Importing them takes two seconds a process. `nni` itself is imported by each program anew, in its
 own environment.
 """
 
@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import nni3
+
 #: Seconds that a program may take.
 _PATIENCE_S = 120.0
 #: Reads orders, a line of JSON each; answers the exit code of each program, once it has ended.
 _SERVER = """
 import json, os, runpy, sys
-import json_tricks, pandas, pkg_resources, psutil, requests, schema, scipy.optimize, scipy.spatial, scipy.stats
-import typeguard, yaml
 
 def run(order):
     os.chdir(order["cwd"])
@@ -97,7 +97,7 @@ def warm_python(python: Path) -> Iterator[WarmPython]:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
     with subprocess.Popen(
-        [str(python), "-W", "ignore", "-c", _SERVER],
+        [str(python), "-W", "ignore", "-c", f"import {nni3.IMPORTED}{_SERVER}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
