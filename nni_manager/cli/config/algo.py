@@ -67,8 +67,9 @@ def unregister(name: str, data_dir: str | None) -> None:
 @data_directory_option
 def show(name: str, data_dir: str | None) -> None:
     """Print what is known of an algorithm, as JSON."""
+    from nni_manager.config import registered_algorithms
 
-    for each in _registered(_directory(data_dir)):
+    for each in registered_algorithms.read_all(_directory(data_dir)):
         if each.name.lower() == name.lower():
             click.echo(as_json(each))
             return
@@ -84,6 +85,8 @@ def show(name: str, data_dir: str | None) -> None:
 @data_directory_option
 def list_algorithms(as_json: bool, data_dir: str | None) -> None:
     """List built-in and registered algorithms."""
+    from nni_manager.config import registered_algorithms
+
     own = [
         {
             "name": one.name,
@@ -92,7 +95,7 @@ def list_algorithms(as_json: bool, data_dir: str | None) -> None:
             "className": one.class_name,
             "codeDirectory": one.code_directory,
         }
-        for one in _registered(_directory(data_dir))
+        for one in registered_algorithms.read_all(_directory(data_dir))
     ]
     found: list[dict[str, Any]] = [*_built_in(), *own]
     if as_json:
@@ -112,12 +115,6 @@ def _alias(command: click.Command, name: str) -> None:
 
 _alias(register, "reg")
 _alias(unregister, "unreg")
-
-
-def _registered(directory: Path) -> tuple[Registered, ...]:
-    from nni_manager.config.registered_algorithms import read_all
-
-    return read_all(directory)
 
 
 def _built_in() -> Iterator[dict[str, Any]]:

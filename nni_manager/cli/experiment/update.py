@@ -174,7 +174,7 @@ def _references(sections: object) -> tuple[str, ...]:
     found: list[str] = []
     for section in sections if isinstance(sections, list) else [sections]:
         if isinstance(section, dict) and "platform" in section:
-            found += secrets.references(registry.find(str(section["platform"])).config, section)
+            found += secrets.references([registry.find(str(section["platform"])).config], section)
     return tuple(dict.fromkeys(filter(secrets.is_reference, found)))
 
 
@@ -212,8 +212,7 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
         before = {one["id"]: one["status"] for one in client.experiments()}
         if everything:
             stopped = client.stop_all()
-            told = "\n".join(_over(id_, before) for id_ in stopped)
-            click.echo(told or "No experiment is open.")
+            click.echo("\n".join(_over(id_, before) for id_ in stopped) or "No experiment is open.")
             for id_ in stopped:
                 _tell_what_may_run(client, id_)
             return
