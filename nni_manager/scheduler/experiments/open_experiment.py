@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 
 from nni_manager.config import credentials, experiment_file
+from nni_manager.config.secrets import is_reference
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec, PlatformSpec, StoredExperiment
 from nni_manager.scheduler import experiment_log
@@ -245,7 +246,7 @@ def missing(id: str, spec: ExperimentSpec, gone: Iterable[PlatformSpec], kept: K
     lacking = credentials.lacking(spec, kept.secrets, gone)
     if kept.environment is not None and not lacking:
         return None
-    written = [reference for reference in lacking if not credentials.is_outside(reference)]
+    written = [reference for reference in lacking if not is_reference(reference)]
     what = ", ".join([*(["its creator's environment"] if kept.environment is None else []), *lacking])
     how = f"`nnictl update credentials {id}` gives anew what variables and files hold"
     if written:
