@@ -172,16 +172,6 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The parts of one open experiment."""
-
-    loop: ExperimentLoop
-    messages: JobMessages
-    spec: LiveSpec
-    services: Services
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """Builds the parts of an experiment from its open folder."""
 
@@ -198,7 +188,7 @@ class Build:
     #: Services that left the config.
     removed: tuple[PlatformSpec, ...]
 
-    def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
+    def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> tuple[ExperimentLoop, JobMessages, Services]:
         """The parts of the experiment. Raises InvalidInput for a platform that cannot be imported."""
         inbox = Inbox()
         inbox.removes_checkpoints = self.spec.now.kept_checkpoints is not None
@@ -222,7 +212,7 @@ class Build:
             changed=self.changes.note,
             on_status=on_status,
         )
-        return Parts(loop=loop, messages=messages, spec=self.spec, services=services)
+        return loop, messages, services
 
     def _feed(self, inbox: Inbox) -> TunerFeed:
         place = HostPlace(
