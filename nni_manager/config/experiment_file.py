@@ -150,7 +150,7 @@ def _source(text: str, file: str, **others: Any) -> Source:
     from nni_manager.config.reading import yaml_reader  # the YAML library, only where there is text to read
 
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise ConfigInvalid([Problem(message=too_large(), file=file)])
+        raise ConfigInvalid.of(too_large(), file=file)
     return Source(file=file, document=yaml_reader.read(text, file), **others)
 
 

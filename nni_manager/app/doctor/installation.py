@@ -85,7 +85,7 @@ import importlib, sys, time
 began = time.perf_counter()
 try:
     kind, name = sys.argv[1:]
-    found = importlib.import_module(f"nni_manager.{kind}s.registry").find(name)
+    found = importlib.import_module(f"nni_manager.{kind}s.registry").CATALOGUE.find(name)
     made = found.create(dict.fromkeys(found.required, "maximize"))
     if kind == "tuner":
         made.update_search_space({"x": {"_type": "choice", "_value": [1, 2]}})

@@ -21,7 +21,7 @@ import yaml
 from nni_manager.config.reading.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable, patience
 from nni_manager.config.reading.scalars import plain_value
 from nni_manager.config.reading.source import LARGE_CHARACTERS
-from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.domain.errors import ConfigInvalid
 
 
 def read(text: str, file: str) -> Document:
@@ -29,7 +29,7 @@ def read(text: str, file: str) -> Document:
     try:
         return parse(text)
     except Unreadable as error:
-        raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
+        raise ConfigInvalid.of(error.message, file=file, line=error.line) from None
 
 
 def parse(text: str) -> Document:
