@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.domain.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -80,7 +80,9 @@ def _relative(config: dict[str, Any], directory: str, file: str) -> dict[str, An
 def _inside(algorithm: dict[str, Any], directory: str, name: str, file: str) -> str:
     path = os.path.relpath(algorithm["codeDirectory"], directory)
     if path == ".." or path.startswith("../"):
-        raise _invalid(f"{name}.codeDirectory", f"must lie in {_DIRECTORY} ({directory}), as that alone is sent", file)
+        raise ConfigInvalid.of(
+            f"must lie in {_DIRECTORY} ({directory}), as that alone is sent", field=f"{name}.codeDirectory", file=file
+        )
     return path
 
 
@@ -90,9 +92,7 @@ def _without_directory(service: dict[str, Any], directory: str, file: str) -> di
     Raises ConfigInvalid for a service with another code directory.
     """
     if service.get(_DIRECTORY, directory) != directory:
-        raise _invalid(f"trainingService.{_DIRECTORY}", f"must be {directory}, as one folder alone is sent", file)
+        raise ConfigInvalid.of(
+            f"must be {directory}, as one folder alone is sent", field=f"trainingService.{_DIRECTORY}", file=file
+        )
     return {key: value for key, value in service.items() if key != _DIRECTORY}
-
-
-def _invalid(field: str, message: str, file: str) -> ConfigInvalid:
-    return ConfigInvalid([Problem(message=message, field=field, file=file)])
