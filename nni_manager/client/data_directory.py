@@ -30,7 +30,10 @@ def make_data_directory(path: Path) -> None:
 
 def open_lock(path: Path) -> BinaryIO:
     """A lock file, made if missing, that no other user can open or hold. Raises OSError."""
-    return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
+    lock = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
+    with suppress(OSError):
+        os.fchmod(lock.fileno(), 0o600)  # another may have made it
+    return lock
 
 
 #: In the data directory.

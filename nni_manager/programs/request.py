@@ -76,10 +76,10 @@ def _here(
 def _elsewhere(
     source: Source, connect: Callable[[], ManagerClient], warn: Callable[[Iterable[str]], None]
 ) -> tuple[ManagerClient, dict[str, Any]]:
-    from nni_manager.programs import own_origin, sent_config
+    from nni_manager.programs import sent_config
 
     config, secrets, code, warnings = sent_config.read(source.text, source.directory, source.file, os.environ)
-    with own_origin.collecting(code, source.python, secrets, config) as origin:  # beside the sending
+    with sent_config.collecting(code, source.python, secrets, config) as origin:  # beside the sending
         client = connect()
         warn(warnings)  # the manager gets the parsed config, and cannot warn again
         sent = sent_config.send_code(client, code)

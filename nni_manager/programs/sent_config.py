@@ -6,15 +6,22 @@ manager unpacks it elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
+import shutil
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nni_manager.client.caller import own_environment
 from nni_manager.domain.errors import ConfigInvalid
+from nni_manager.provenance.collection import Asked, collect
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -61,6 +68,25 @@ def send_code(client: ManagerClient, directory: Path) -> str:
 
 def as_text(config: dict[str, Any]) -> str:
     return json.dumps(config, ensure_ascii=False)
+
+
+@contextmanager
+def collecting(
+    code: Path, python: str, secrets: Mapping[str, str], config: Mapping[str, Any]
+) -> Iterator[Future[dict[str, Any]]]:
+    """Collects what is needed to repeat the experiment here, where its code is, in a thread while that is packed and
+    sent; its end is waited for, ten seconds at most."""
+    tuner = config.get("tuner")
+    arguments = tuner.get("classArgs") if isinstance(tuner, Mapping) else None
+    asked = Asked(
+        code_directory=str(code),
+        python=shutil.which(python or "python3") or sys.executable,
+        environment=own_environment(),
+        secrets=tuple(secrets.values()),
+        tuner_arguments=arguments if isinstance(arguments, Mapping) else {},
+    )
+    with ThreadPoolExecutor(1, thread_name_prefix="provenance") as pool:
+        yield pool.submit(lambda: asyncio.run(collect(asked)))
 
 
 def _relative(config: dict[str, Any], directory: str, file: str) -> dict[str, Any]:
