@@ -147,7 +147,7 @@ class Services:
         return lambda wake: adapter(config, self._host(platform.service, wake))
 
     def _note_entered(self, service: str, adapter: Platform[Any]) -> None:
-        preflight.is_over(self._build.shared.warnings, self._build.row.id, service)
+        self._build.shared.warnings.clear(self._build.row.id, preflight.SERVICE_AWAY, service)
         self._build.shared.leftovers.reached(adapter.connection_key(adapter.config), by=(self._build.row.id, service))
 
     def _host(self, name: str, wake: Callable[[str], None]) -> Host:
