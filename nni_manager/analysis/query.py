@@ -92,7 +92,21 @@ class Query:
     def parse(items: Iterable[tuple[str, str]], *, lenient: bool = False) -> Query:
         """The query in name-value pairs. `lenient`: unknown names are left out instead of refused. Raises
         InvalidInput with the name of what is wrong."""
-        return _parse(items, lenient=lenient)
+        found: dict[str, Any] = {}
+        conditions: dict[str, dict[str, Condition]] = {"p": {}, "m": {}}
+        for word, text in items:
+            kind, dot, name = word.partition(".")
+            if dot and kind in conditions and name:
+                _once(word, conditions[kind])
+                if text:  # forms send empty fields, too
+                    conditions[kind][name] = _condition(word, text, ranges_only=kind == "m")
+            elif word in _PARSERS:
+                field, parse = _PARSERS[word]
+                _once(word, found, field)
+                found[field] = parse(word, text) if text else _DEFAULTS[field]
+            elif not lenient:
+                raise InvalidInput(f"{word}: unknown; known are {', '.join(_PARSERS)}, p.NAME and m.KEY")
+        return Query(**found, parameters=tuple(conditions["p"].items()), metrics=tuple(conditions["m"].items()))
 
     def pairs(self) -> list[tuple[str, str]]:
         """The name-value pairs of what differs from the defaults."""
@@ -108,31 +122,9 @@ class Query:
         """The query string, with some fields changed; without what equals the defaults."""
         return urlencode(replace(self, **changes).pairs())
 
-    def sorted_by(self, column: str) -> str:
-        """The query string that sorts by `column`, or reverses its order; from the first page."""
-        return self.string(sort=f"-{column}" if self.sort == column else column, page=1)
-
     def direction_of(self, column: str) -> str:
         """The value of a column's ``aria-sort``."""
         return {column: "ascending", f"-{column}": "descending"}.get(self.sort, "none")
-
-
-def _parse(items: Iterable[tuple[str, str]], *, lenient: bool) -> Query:
-    found: dict[str, Any] = {}
-    conditions: dict[str, dict[str, Condition]] = {"p": {}, "m": {}}
-    for word, text in items:
-        kind, dot, name = word.partition(".")
-        if dot and kind in conditions and name:
-            _once(word, conditions[kind])
-            if text:  # forms send empty fields, too
-                conditions[kind][name] = _condition(word, text, ranges_only=kind == "m")
-        elif word in _PARSERS:
-            field, parse = _PARSERS[word]
-            _once(word, found, field)
-            found[field] = parse(word, text) if text else _DEFAULTS[field]
-        elif not lenient:
-            raise InvalidInput(f"{word}: unknown; known are {', '.join(_PARSERS)}, p.NAME and m.KEY")
-    return Query(**found, parameters=tuple(conditions["p"].items()), metrics=tuple(conditions["m"].items()))
 
 
 def _once(word: str, found: dict[str, Any], field: str = "") -> None:

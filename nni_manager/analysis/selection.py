@@ -6,6 +6,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from nni_manager.analysis.columns.column import Floats, Integers, Mask, ValueColumn
 from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
-from nni_manager.analysis.query import DEFAULT_KEY, Condition, Query
+from nni_manager.analysis.query import DEFAULT_KEY, Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
@@ -54,10 +55,7 @@ class Ranks:
 def ranks(trials: TrialSet, query: Query) -> Ranks:
     """The ranks within the whole experiment."""
     name = ("ranks", query.key, maximizes(trials, query))
-    if name not in trials.derived:
-        trials.derived[name] = _ranks(trials, query)
-    found: Ranks = trials.derived[name]
-    return found
+    return trials.derive(name, partial(_ranks, trials, query))
 
 
 def _ranks(trials: TrialSet, query: Query) -> Ranks:
@@ -81,10 +79,14 @@ def chosen(trials: TrialSet, query: Query) -> Mask:
         found &= np.isin(trials["failure"], codes)
     for name, condition in query.parameters:
         column = parameter(trials, f"p.{name}", name)
-        found &= column.matching(condition.choices) if condition.choices else _in_range(column.numbers, condition)
+        found &= (
+            column.matching(condition.choices)
+            if condition.choices
+            else in_range(column.numbers, condition.low, condition.high)
+        )
     for key, condition in query.metrics:
         values = trials["final"] if key == DEFAULT_KEY else _metric(trials, f"m.{key}", key).numbers
-        found &= _in_range(values, condition)
+        found &= in_range(values, condition.low, condition.high)
     return found & _with_text(trials, query.q.strip()) if query.q.strip() else found
 
 
@@ -110,12 +112,13 @@ def _offered(names: dict[str, Any]) -> str:
     return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(list(names)[:20])}" if names else ""
 
 
-def _in_range(values: Floats, condition: Condition) -> Mask:
+def in_range(values: Floats, low: float | None, high: float | None) -> Mask:
+    """Which values lie in a range, both ends included; None: open there. NaN lies in none."""
     found: Mask = ~np.isnan(values)
-    if condition.low is not None:
-        found &= values >= condition.low
-    if condition.high is not None:
-        found &= values <= condition.high
+    if low is not None:
+        found &= values >= low
+    if high is not None:
+        found &= values <= high
     return found
 
 
@@ -155,7 +158,7 @@ def _sort_values(
     if column.startswith("p."):
         return _sortable(parameter(trials, "sort", column[2:]))
     if column == "result":
-        return _result_values(trials, query)
+        return results(trials, query.key)
     if column.startswith("m."):
         return trials["final"] if column == f"m.{DEFAULT_KEY}" else _metric(trials, "sort", column[2:]).numbers
     name = {"latest": "last"}.get(column, column)
@@ -169,10 +172,6 @@ def duration(trials: TrialSet, now_ms: int) -> Floats:
     ended[is_open] = now_ms
     found: Floats = np.maximum(ended - trials["started"], 0)
     return found
-
-
-def _result_values(trials: TrialSet, query: Query) -> Floats:
-    return results(trials, query.key)
 
 
 def _sortable(column: ValueColumn) -> Floats:

@@ -12,8 +12,7 @@ import logging
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,16 +168,6 @@ class Analysis:
             task = asyncio.ensure_future(worker.close())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
-
-
-@asynccontextmanager
-async def answering(located: Located) -> AsyncIterator[Analysis]:
-    """An `Analysis` that is closed at the end."""
-    analysis = Analysis(located)
-    try:
-        yield analysis
-    finally:
-        await analysis.close()
 
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ upload, are removed when other code arrives or an experiment is deleted.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import os
@@ -16,7 +15,7 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,15 +63,11 @@ class CodeFolders:
         return next((one for one in folders if one.name == "tree" and one.parent.parent == self.root), None)
 
     def draft(self) -> Path:
-        """An empty folder for an upload; the caller must `discard` it."""
+        """An empty folder for an upload; the caller removes it."""
         with _classified(self.root):
             self.root.mkdir(mode=0o700, exist_ok=True)
             self.sweep()
             return Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self.root))
-
-    def discard(self, draft: Path) -> None:
-        """Removes a draft and its content."""
-        _remove(draft)
 
     def keep(self, sha256: str, draft: Path) -> Path:
         """Unpacks the file ``archive`` of a draft and moves the result atomically to its place, which is returned.
@@ -93,7 +88,7 @@ class CodeFolders:
         """Removes code without a recent request. Never raises."""
         now_s = time.time()
         for folder in self.root.glob("*"):
-            with contextlib.suppress(OSError):  # a later sweep tries again
+            with suppress(OSError):  # a later sweep tries again
                 if folder.name.startswith(_DOOMED):  # left by a daemon that was killed
                     _remove(folder)
                     continue
@@ -194,7 +189,7 @@ async def send(sha256: Sha256, request: Request, response: Response, context: Co
             raise InvalidInput(f"what was sent has the SHA-256 {found} and not the one of its address; send it again")
         made = await asyncio.to_thread(folders.keep, sha256, draft)
     finally:
-        await asyncio.to_thread(folders.discard, draft)
+        await asyncio.to_thread(_remove, draft)
     return Code(sha256=sha256, directory=str(made))
 
 
@@ -208,11 +203,6 @@ async def directory(data_directory: Path, sha256: str) -> Path:
     if found is None:
         raise NotFound(f"no code {sha256} was sent; send it with PUT {PREFIX}/{sha256}")
     return found
-
-
-def holding(data_directory: Path, path: Path) -> Path | None:
-    """As `CodeFolders.holding`."""
-    return CodeFolders(data_directory).holding(path)
 
 
 async def sweep(data_directory: Path) -> None:

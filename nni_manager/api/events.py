@@ -146,13 +146,9 @@ class _List:
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
+        self.watch = context.service.changes.watch
         self._entries: dict[str, Entry] = {}
         self._sent: dict[str, str] = {}
-
-    @contextmanager
-    def watch(self) -> Iterator[Event]:
-        with self._context.service.changes.watch() as news:
-            yield news
 
     async def read(self) -> Part:
         entries = {entry.id: entry for entry in await self._context.service.entries()}
@@ -169,8 +165,6 @@ class _List:
 
 
 class _OfExperiment:
-    """A subject within one experiment."""
-
     def __init__(self, context: ApiContext, id: str) -> None:
         self._context = context
         self._id = id

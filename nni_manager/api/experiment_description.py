@@ -8,18 +8,17 @@ from typing import Any
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas import experiments as schema
-from nni_manager.api.schemas.platforms import TrainingService
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import mask
 from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
 from nni_manager.domain.errors import InvalidInput, StoreError
-from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.index import list_summary, overview
 from nni_manager.store.index.best_results import ParetoSet
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.list_summary import ListSummary
-from nni_manager.store.index.overview import Overview, ServiceSummary
+from nni_manager.store.index.overview import Overview
 
 
 def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:
@@ -83,7 +82,7 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
         "logPath": str(entry.folder.path),
         "endpoint": describe_endpoint(context, entry.endpoint),
         **entry.labels.as_json(),
-        "hold": _hold(live.derived_hold),
+        "hold": live.derived_hold,
         "errors": errors,
     } | _glance(list_summary.parse(entry.results))
     if context.service.at_work(entry.id) is not None:
@@ -138,29 +137,16 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
             "maxTrialDuration": config.get("maxTrialDuration"),
             "noMoreTrials": no_more_trials.sentence(found),
             "revision": row.revision,
-            "services": [describe_service(service) for service in found.services],
-            "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
+            "services": found.services,
+            "warnings": found.warnings,
         }
-    )
-
-
-def describe_service(service: ServiceSummary) -> TrainingService:
-    return TrainingService(
-        name=service.name,
-        platform=service.platform,
-        status=service.status,
-        since_ms=service.since_ms,
-        sentence=service.sentence,
-        room=service.room,
-        limit=service.limit,
-        open_attempts=service.open_attempts,
     )
 
 
 def _condition(found: Overview) -> dict[str, Any]:
     """Fields that change while the experiment is open."""
     row = found.row
-    return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
+    return {"status": row.status, "endedMs": row.ended_ms, "hold": found.hold, "errors": list(found.errors)}
 
 
 _GLANCE = (
@@ -172,28 +158,15 @@ _GLANCE = (
 def _glance(found: ListSummary | None) -> dict[str, Any]:
     if found is None:
         return dict.fromkeys(_GLANCE)
-    best, failure, pareto = found.best, found.common_failure, found.pareto_set or ParetoSet(size=0, trials=())
+    pareto = found.pareto_set or ParetoSet(size=0, trials=())
     return {
         "counts": found.counts,
         "trialsMade": found.trials_made,
         "maxTrialNumber": found.max_trial_number,
         "optimizeMode": found.optimize_mode,
-        "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
+        "best": found.best,
         "objectives": found.objectives,
-        "paretoSet": [
-            schema.ParetoTrial(
-                trial_id=trial.trial_id,
-                values=dict(trial.values),
-                is_feasible=trial.is_feasible,
-                parameters=trial.parameters,
-            )
-            for trial in pareto.trials
-        ],
+        "paretoSet": pareto.trials,
         "paretoSize": pareto.size,
-        "commonFailure": failure
-        and schema.CommonFailure(trials=failure.trials, trial_id=failure.trial_id, sentence=failure.sentence),
+        "commonFailure": found.common_failure,
     }
-
-
-def _hold(hold: Hold | None) -> schema.Hold | None:
-    return None if hold is None else schema.Hold(code=hold.code, sentence=hold.sentence, details=hold.details)

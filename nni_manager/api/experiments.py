@@ -60,7 +60,7 @@ async def create(request: Request, response: Response, context: Context) -> Crea
     id_ = await context.service.create(new)
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
     warnings = (*(warning.told for warning in new.spec.warnings), *context.service.live(id_).warnings)
-    return Created(id=id_, warnings=[ExperimentWarning(code=one.code, message=one.message) for one in warnings])
+    return Created(id=id_, warnings=[ExperimentWarning.model_validate(one) for one in warnings])
 
 
 class ExperimentOrder(StrEnum):
@@ -239,17 +239,7 @@ async def export_results(
 async def show_disk_use(id: ExperimentId, context: Context) -> DiskUse:
     """Bytes by part: database, trials, checkpoints, code. Counted when asked for, and up to a minute old."""
     entry = await context.service.entry(id)
-    found = await context.service.disk.use_of(entry.folder)
-    return DiskUse(
-        total=found.total,
-        database=found.database,
-        trials=found.trials,
-        checkpoints=found.checkpoints,
-        code=found.code,
-        logs=found.logs,
-        other=found.other,
-        files=found.files,
-    )
+    return DiskUse.model_validate(await context.service.disk.use_of(entry.folder))
 
 
 @router.get(

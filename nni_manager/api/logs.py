@@ -18,7 +18,7 @@ from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.trials import TrialFile, TrialFileList
 from nni_manager.domain.errors import NotFound
 from nni_manager.scheduler.experiments import attempt_logs
-from nni_manager.scheduler.experiments.attempt_logs import FileHere, LogFile
+from nni_manager.scheduler.experiments.attempt_logs import LogFile, file_here
 from nni_manager.store.experiment import answers
 from trial_runner.protocol import LOG_FILES
 
@@ -27,7 +27,7 @@ _CHUNK = 256 * 1024
 
 async def file_response(folder: Path, name: str, offset: int, limit: int | None) -> StreamingResponse:
     """A range of a file on this machine, as `range_response`. `name`: relative path; links are not followed."""
-    return await range_response(FileHere(folder, name), offset, limit)
+    return await range_response(file_here(folder, name), offset, limit)
 
 
 async def range_response(file: LogFile, offset: int, limit: int | None) -> StreamingResponse:

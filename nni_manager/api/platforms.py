@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request
 
-from nni_manager.api import experiment_description, submission
+from nni_manager.api import submission
 from nni_manager.api.context import ApiContext, Context
 from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.platforms import (
@@ -26,6 +26,7 @@ from nni_manager.api.schemas.platforms import (
     ServicePlanList,
     ServiceUse,
     SharedService,
+    TrainingService,
 )
 from nni_manager.platform_kit import contract
 from nni_manager.scheduler.experiments import service_map
@@ -153,7 +154,7 @@ def _service(state: ServiceState) -> SharedService:
             ServiceUse(
                 experiment=use.experiment_id,
                 name=use.experiment_name,
-                service=experiment_description.describe_service(use.service),
+                service=TrainingService.model_validate(use.service),
             )
             for use in state.uses
         ],
@@ -186,5 +187,5 @@ def _gpu(gpu: service_map.Gpu) -> Gpu:
             JobOnGpu(experiment=job.experiment_id, trial=job.trial_id, memory_bytes=job.memory_bytes)
             for job in gpu.jobs
         ],
-        processes=[ProcessOnGpu(pid=one.pid, user=one.user, memory_bytes=one.memory_bytes) for one in gpu.others],
+        processes=[ProcessOnGpu.model_validate(one) for one in gpu.others],
     )

@@ -85,7 +85,7 @@ async def _submission(new: NewExperiment, context: ApiContext, *, absolute_paths
     kept = spec.kept_of(environment)
     await user_classes.check(spec, python, kept, file=new.file)
     spec = experiment_file.in_debug(spec) if new.debug else spec
-    sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
+    sent = code.CodeFolders(context.data_directory).holding(directory if new.code else Path(spec.trial_code_directory))
     submission = Submission(
         spec=spec,
         environment=kept,
@@ -175,7 +175,7 @@ def _unwrap(text: str, content_type: str) -> NewExperiment:
     if not isinstance(fields, dict) or "config" not in fields:
         return NewExperiment(config=text)
     try:
-        return _checked(NewExperiment.model_validate(fields, strict=True))
+        return _checked(NewExperiment.model_validate(fields, strict=True, from_attributes=False))
     except ValidationError as error:
         raise InvalidInput("; ".join(map(_sentence, error.errors(include_input=False, include_url=False)))) from None
 

@@ -16,7 +16,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 from nni_manager import __version__
-from nni_manager.analysis.service import Analysis, answering
+from nni_manager.analysis.service import Analysis
 from nni_manager.api import code, submission
 from nni_manager.api.access.guard import Guard, LocalUsers
 from nni_manager.api.application import create_api, create_application
@@ -99,7 +99,8 @@ async def _serve(
             _end_when_unused(supervisor, stopping)
         reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
-        analysis = await stack.enter_async_context(answering(service.stored_state))
+        analysis = Analysis(service.stored_state)
+        stack.push_async_callback(analysis.close)
         await stack.enter_async_context(watched(service, warnings))
         async with _listeners(
             settings, lock, service, analysis, stopping, placeholders, reserved, endpoints, auto=auto

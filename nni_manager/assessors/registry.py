@@ -30,11 +30,6 @@ def _built_in() -> Iterator[Algorithm]:
 CATALOGUE = Catalogue(kind="assessor", group="nni_manager.assessors", built_in=tuple(_built_in()), missing=())
 
 
-def find(name: str) -> Algorithm:
-    """The description of an assessor that is no user's class. Raises InvalidInput."""
-    return CATALOGUE.find(name)
-
-
 def create(spec: AlgorithmSpec, *, optimize_mode: str | None = None) -> Assessor:
     """The assessor itself, of a `spec` with a name. Raises InvalidInput.
 

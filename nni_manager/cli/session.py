@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.client.caller import (
-    DATA_VARIABLE,
-    DEFAULT_DATA_DIRECTORY,
-    MANAGER_VARIABLE,
-    ChosenDaemon,
-    choose,
-    connect,
-)
+from nni_manager.client.caller import MANAGER_VARIABLE, ChosenDaemon, choose, connect
+from nni_manager.domain.environment import DATA_VARIABLE, DEFAULT_DATA_DIRECTORY
 from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:

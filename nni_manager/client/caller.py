@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nni_manager import __version__
-from nni_manager.domain.environment import without_settings
+from nni_manager.domain.environment import data_directory, without_settings
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.text import parse_token
 from nni_manager.domain.version import fits
@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 
-# as in config.settings: importing that would cost every command ten milliseconds
-DATA_VARIABLE = "NNI_MANAGER_DATA"
 #: URL of the manager. (NNI_MANAGER_URL is the trial runner's: the address for one attempt.)
 MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
-DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
 
 
 def resolve_data_directory(given: str | None) -> Path:
-    """The absolute path of the data directory: as given, else from the environment, else the default."""
-    return Path(os.path.realpath(os.path.expanduser(given or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)))
+    """As `domain.environment.data_directory`, by this process's environment."""
+    return data_directory(given, os.environ)
 
 
 TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105

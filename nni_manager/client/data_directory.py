@@ -32,7 +32,7 @@ def open_lock(path: Path) -> BinaryIO:
     """A lock file, made if missing, that no other user can open or hold. Raises OSError."""
     lock = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
     with suppress(OSError):
-        os.fchmod(lock.fileno(), 0o600)  # an earlier version may have made it
+        os.fchmod(lock.fileno(), 0o600)  # another may have made it
     return lock
 
 

@@ -26,12 +26,10 @@ def check(spec: ExperimentSpec) -> None:
     Blocks. Raises InvalidInput.
     """
     check_platforms(spec)
-    directories = {code_directory(spec, service): None for service in spec.platforms if sends_code(spec, service)}
-    if directories:
+    for directory in {code_directory(spec, service): None for service in spec.platforms if sends_code(spec, service)}:
         from nni_manager.code_archive import require_small  # 40 ms to import, and local trials need none
 
-        for directory in directories:
-            require_small(directory)
+        require_small(directory)
 
 
 def check_here(

@@ -15,12 +15,12 @@ from nni_manager.platform_kit.section_model import PlatformSection
 
 def outside(spec: ExperimentSpec) -> tuple[str, ...]:
     """The references to variables and files in an experiment's spec; their values can be replaced."""
-    return tuple(filter(secrets.is_reference, _references(spec)))
+    return tuple(filter(secrets.is_reference, known(spec)))
 
 
 def filled(platform: PlatformSpec, values: Mapping[str, str]) -> dict[str, Any]:
     """The settings of a platform with the secrets' values in place."""
-    return secrets.fill(registry.find(platform.name).config, platform.settings, values)
+    return secrets.fill([registry.find(platform.name).config], platform.settings, values)
 
 
 def adapter_config(platform: PlatformSpec, values: Mapping[str, str]) -> PlatformSection:
@@ -31,17 +31,16 @@ def adapter_config(platform: PlatformSpec, values: Mapping[str, str]) -> Platfor
 def filled_storage(spec: ExperimentSpec, values: Mapping[str, str]) -> Json | None:
     """The section `sharedStorage` with the secrets' values in place, as adapters get it; None where there is none."""
     found = spec.shared_storage
-    return None if found is None else secrets.fill_in(_storage_models(), found, values)
+    return None if found is None else secrets.fill(_storage_models(), found, values)
 
 
 def known(spec: ExperimentSpec, removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:
     """All references of an experiment to secrets; `removed`: services that were removed from its config."""
-    return _references(replace(spec, platforms=(*spec.platforms, *removed)))
-
-
-def is_outside(reference: str) -> bool:
-    """Whether a reference is to a variable or a file, so that its value can be given anew."""
-    return secrets.is_reference(reference)
+    platforms = (*spec.platforms, *removed)
+    found = [one for p in platforms for one in secrets.references([registry.find(p.name).config], p.settings)]
+    if spec.shared_storage is not None:
+        found += secrets.references(_storage_models(), spec.shared_storage)
+    return tuple(dict.fromkeys(found))
 
 
 def lacking(spec: ExperimentSpec, values: Mapping[str, str], removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:
@@ -61,13 +60,6 @@ def require_known(spec: ExperimentSpec, values: Mapping[str, str], removed: Iter
             raise InvalidInput(f"secrets: {reference} is none of this experiment's references; it has {listed}")
         if not value or "\0" in value:
             raise InvalidInput(f"secrets: the value of {reference} is empty, or holds a NUL character")
-
-
-def _references(spec: ExperimentSpec) -> tuple[str, ...]:
-    found = [one for p in spec.platforms for one in secrets.references(registry.find(p.name).config, p.settings)]
-    if spec.shared_storage is not None:
-        found += secrets.references_in(_storage_models(), spec.shared_storage)
-    return tuple(dict.fromkeys(found))
 
 
 def _storage_models() -> list[Any]:

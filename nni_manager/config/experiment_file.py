@@ -89,11 +89,6 @@ def read_file(
     return read(text, directory=directory, file=str(path), data_directory=data_directory, environment=environment)
 
 
-def load_file(path: Path, data_directory: Path | None = None) -> ExperimentSpec:
-    """The experiment that a file describes, as its spec alone; references to secrets are not followed."""
-    return read_file(path, data_directory).spec
-
-
 def convert_file(path: Path, *, everything: bool = False) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """A file of NNI's first format as one of its second, values as they were written; and what is lost or differs.
 
@@ -155,7 +150,7 @@ def _source(text: str, file: str, **others: Any) -> Source:
     from nni_manager.config.reading import yaml_reader  # the YAML library, only where there is text to read
 
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise ConfigInvalid([Problem(message=too_large(), file=file)])
+        raise ConfigInvalid.of(too_large(), file=file)
     return Source(file=file, document=yaml_reader.read(text, file), **others)
 
 
@@ -200,9 +195,8 @@ def _refuse_mixed(values: Mapping[str, object], document: Document, source: Sour
     unknown = [key for key in values if fold(key) not in first.keys() | second.keys()]
     of_platforms = _of_platforms() if unknown else {}
     if dialect_v1.is_mine(values):
-        mark = (
-            f"{dialect_v1.PLATFORM} in line {_line_of(document, dialect_v1.PLATFORM)} makes this file one of the first"
-        )
+        _, line = document.locate((dialect_v1.PLATFORM,))
+        mark = f"{dialect_v1.PLATFORM} in line {line} makes this file one of the first"
         for key in values:
             if fold(key) in second.keys() - first.keys() - _IN_BOTH:
                 source.refuse((key,), f"belongs to NNI's second config format, and {mark}; {_instead(key)}")
@@ -232,16 +226,12 @@ def _mark_of_format(values: Mapping[str, object], document: Document) -> str:
     key = next((key for name in _SECOND for key in values if fold(key) == fold(name)), None)
     if key is None:
         return f"which needs {dialect_v1.PLATFORM}"
-    return f"and {key} in line {_line_of(document, key)} makes this file one of the second"
+    return f"and {key} in line {document.locate((key,))[1]} makes this file one of the second"
 
 
 def _instead(key: str) -> str:
     olds = [old for old, new in dialect_v1.top_names().items() if fold(new) == fold(key)]
     return f"there it is {olds[0]}" if olds else "keep one format"
-
-
-def _line_of(document: Document, key: str) -> int:
-    return document.locate((key,))[1]
 
 
 _FOLDERS = ("trialCodeDirectory", "codeDirectory")

@@ -99,16 +99,14 @@ def _mapping(fields: Mapping[str, str], table: FirstFormat | None = None) -> str
 
 
 def _model(model: type[BaseModel], place: str) -> Iterator[str]:
-    rows = [(f"`{place}{name}`", _kind(field), _default(field), _meaning(field)) for name, field in _own(model)]
+    rows = [
+        (f"`{place}{name}`", _kind(field), _default(field), _meaning(field)) for name, field in fields_of(model).items()
+    ]
     yield _table(("Field", "Kind", "Default", "Meaning"), rows)
-    for name, field in _own(model):
+    for name, field in fields_of(model).items():
         entry = "[]" if is_list(field.annotation) else ""
         for inner in models_in(field.annotation):
             yield from _model(inner, f"{place}{name}{entry}.")
-
-
-def _own(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
-    return fields_of(model).items()
 
 
 def _kind(field: FieldInfo) -> str:

@@ -113,7 +113,6 @@ def _field(field: FieldInfo) -> Schema:
 
 
 def _value(field: FieldInfo) -> Schema:
-    """The values that a user may write for a field."""
     marks = marks_of(field)
     if marks.get("secret"):
         return _TEXT

@@ -97,24 +97,17 @@ def needs_value(reference: str) -> bool:
     return is_reference(reference) or reference.startswith(_STORED)
 
 
-def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    """The settings with values in place of references; a reference without a value stays, as does everything else."""
-    return _map(model, settings, lambda reference: values.get(reference, reference))
+def fill(models: list[type[BaseModel]], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a section, which one of the models describes, with values in place of references.
 
-
-def fill_in(models: list[type[BaseModel]], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    """The settings with values in place of references, as `fill`, of a section that one of several models describes."""
+    A reference without a value stays, as does everything else.
+    """
     found: dict[str, Any] = _changed_mapping(models, settings, lambda reference: values.get(reference, reference))
     return found
 
 
-def references(model: type[BaseModel], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The references to secrets in a section's settings, in the order of its fields."""
-    return references_in([model], settings)
-
-
-def references_in(models: list[type[BaseModel]], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The references to secrets, as `references`, of a section that one of several models describes."""
+def references(models: list[type[BaseModel]], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The references to secrets in the settings of a section, which one of the models describes; in their order."""
     found: dict[str, None] = {}
     _changed_mapping(models, settings, lambda reference: found.setdefault(reference) or reference)
     return tuple(found)

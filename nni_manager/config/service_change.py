@@ -148,7 +148,7 @@ def _named(sections: list[dict[str, object]], names: list[str]) -> object:
 def _require_values(spec: ExperimentSpec, values: Mapping[str, str]) -> None:
     """Checks that the value of every reference is known. Raises InvalidInput."""
     for platform in spec.platforms:
-        for reference in secrets.references(registry.find(platform.name).config, platform.settings):
+        for reference in secrets.references([registry.find(platform.name).config], platform.settings):
             if reference not in values:
                 raise InvalidInput(
                     f"{_FIELD}: {platform.service} refers to {reference}, whose value is not known here; send it in"

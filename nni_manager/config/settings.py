@@ -21,12 +21,10 @@ from nni_manager.config.reading.source import Source, read_text
 from nni_manager.config.sections.experiment_model import LogLevel
 from nni_manager.config.sections.model_fields import fields_of
 from nni_manager.config.sections.model_section import read_model, valid_settings
-from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
+from nni_manager.domain.environment import SETTINGS_PREFIX, data_directory, without_settings
 from nni_manager.domain.errors import InvalidInput
 
 FILE = "settings.yml"
-DATA_VARIABLE = "NNI_MANAGER_DATA"
-DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
 TEMPORARY = Path("/tmp")  # noqa: S108  its owner is checked; not TMPDIR, which differs between shells
 
 
@@ -120,8 +118,8 @@ def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Set
 
     Raises ConfigInvalid with all problems.
     """
-    wanted = arguments.get("data_dir") or environment.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY
-    directory = Path(os.path.realpath(os.path.expanduser(str(wanted))))
+    wanted = arguments.get("data_dir")
+    directory = data_directory(None if wanted is None else str(wanted), environment)
     given = {_alias(name): value for name, value in arguments.items() if value is not None and name != "data_dir"}
     values = _from_file(directory / FILE) | _from_environment(environment) | given
     return Settings.model_validate({**values, "data_dir": directory})

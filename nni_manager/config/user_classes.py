@@ -46,7 +46,7 @@ def python(asked: str, environment: Mapping[str, str] | None, *, file: str = "")
     if (found := _which(asked, path)) is None:
         where = "" if "/" in asked else f" on the PATH {path}"
         message = f"there is no program {asked}{where}; name the Python that runs your tuner"
-        raise ConfigInvalid([Problem(message=message, field=_FIELD, file=file)])
+        raise ConfigInvalid.of(message, field=_FIELD, file=file)
     return found
 
 

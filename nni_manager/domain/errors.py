@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Self
 
 
 class NniManagerError(Exception):
@@ -85,6 +86,11 @@ class ConfigInvalid(InvalidInput):
         NniManagerError.__init__(self, "; ".join(map(str, problems)))  # each of them is short
         self.problems = tuple(problems)
         self.warnings = tuple(warnings)
+
+    @classmethod
+    def of(cls, message: str, *, field: str = "", file: str = "", line: int = 0) -> Self:
+        """One with a single problem."""
+        return cls([Problem(message=message, field=field, file=file, line=line)])
 
 
 class BadDimension(InvalidInput):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs.experiment import Experiment
-from nni_manager.programs.stream_ends import StreamEnds
-from nni_manager.programs.waiting import ExperimentFailed, StreamEnded, judge
+from nni_manager.programs.waiting import ExperimentFailed, StreamEnded, StreamEnds, hand_on, judge
 
 if TYPE_CHECKING:
     from nni_manager.programs.progress import State
@@ -92,16 +93,9 @@ class AsyncExperiment:
         loop, news = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
         def read() -> None:
-            in_order = False
-            try:
-                for state in self._experiment.events(may_start=may_start):
-                    loop.call_soon_threadsafe(news.put_nowait, state)
-                in_order = True
-            except (NniManagerError, RuntimeError):  # RuntimeError: the loop is closed
-                pass
-            finally:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(news.put_nowait, StreamEnded(in_order=in_order))
+            states = partial(self._experiment.events, may_start=may_start)
+            with suppress(RuntimeError):  # the loop is closed
+                hand_on(states, lambda latest: loop.call_soon_threadsafe(news.put_nowait, latest))
 
         threading.Thread(target=read, name="events", daemon=True).start()
         while True:

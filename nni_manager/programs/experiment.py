@@ -132,10 +132,8 @@ class Experiment:
 
     def resume(self, *, port: int | None = None, url_prefix: str = "") -> Self:
         """Opens the stopped experiment again, or continues one that is on hold. Arguments: `start`."""
-        from nni_manager.programs import given_secrets
-
         client = self._client()
-        secrets = given_secrets.secrets_of_experiment(client, self.id, os.environ)
+        secrets = request.secrets_of_experiment(client, self.id, os.environ)
         client.resume(self.id, secrets=secrets.get("secrets"), endpoint=_endpoint(port, url_prefix))
         return self
 

@@ -11,8 +11,7 @@ from typing import Protocol
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs import bars
 from nni_manager.programs.progress import Display, State
-from nni_manager.programs.stream_ends import StreamEnds
-from nni_manager.programs.waiting import ExperimentFailed, StateFeed, StreamEnded, WaitEnd, Watch
+from nni_manager.programs.waiting import ExperimentFailed, StateFeed, StreamEnded, StreamEnds, WaitEnd, Watch
 
 #: Seconds between two looks at the time while no state arrives.
 _TICK_S = 0.5

@@ -70,7 +70,7 @@ def trial(answer: Mapping[str, Any]) -> Trial:
         value=answer["finalValue"],
         latest=answer["lastValue"],
         intermediates=answer["intermediates"],
-        created=_required_moment(answer["createdMs"]),
+        created=datetime.fromtimestamp(answer["createdMs"] / 1000, UTC),
         started=_moment(answer["startedMs"]),
         ended=_moment(answer["endedMs"]),
         attempt=answer["attempt"],
@@ -115,8 +115,4 @@ def _flat(value: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any
 
 
 def _moment(ms: int | None) -> datetime | None:
-    return None if ms is None else _required_moment(ms)
-
-
-def _required_moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

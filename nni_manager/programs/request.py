@@ -1,14 +1,16 @@
-"""The request that makes an experiment, for the daemon on this machine or on another."""
+"""The request that makes an experiment, for the daemon on this machine or on another; and the secrets that a config
+refers to, looked up where the command is given."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.client.caller import own_environment
+from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from nni_manager.client.caller import ChosenDaemon
@@ -76,12 +78,40 @@ def _here(
 def _elsewhere(
     source: Source, connect: Callable[[], ManagerClient], warn: Callable[[Iterable[str]], None]
 ) -> tuple[ManagerClient, dict[str, Any]]:
-    from nni_manager.programs import own_origin, sent_config
+    from nni_manager.programs import sent_config
 
     config, secrets, code, warnings = sent_config.read(source.text, source.directory, source.file, os.environ)
-    with own_origin.collecting(code, source.python, secrets, config) as origin:  # beside the sending
+    with sent_config.collecting(code, source.python, secrets, config) as origin:  # beside the sending
         client = connect()
         warn(warnings)  # the manager gets the parsed config, and cannot warn again
         sent = sent_config.send_code(client, code)
     fields = {"config": sent_config.as_text(config), "code": sent, "file": source.file, "provenance": origin.result()}
     return client, {**fields, **source.chosen, **({"secrets": secrets} if secrets else {})}
+
+
+def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The values of secrets, reference → value. Raises InvalidInput, naming all that are missing."""
+    found = {reference: _follow(reference, environment) for reference in references}
+    missing = [f"{reference} {value}" for reference, value in found.items() if isinstance(value, ValueError)]
+    if missing:
+        raise InvalidInput("; ".join(missing))
+    return {reference: value for reference, value in found.items() if isinstance(value, str)}
+
+
+def secrets_of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty: none.
+
+    For the others the daemon keeps its values.
+    """
+    found = {reference: _follow(reference, environment) for reference in client.experiment(id)["references"]}
+    values = {reference: value for reference, value in found.items() if isinstance(value, str)}
+    return {"secrets": values} if values else {}
+
+
+def _follow(reference: str, environment: Mapping[str, str]) -> str | ValueError | None:
+    from nni_manager.config.secrets import follow
+
+    try:
+        return follow(reference, environment)
+    except ValueError as error:
+        return error

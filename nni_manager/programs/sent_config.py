@@ -6,15 +6,22 @@ manager unpacks it elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
+import shutil
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.client.caller import own_environment
+from nni_manager.domain.errors import ConfigInvalid
+from nni_manager.provenance.collection import Asked, collect
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -63,6 +70,25 @@ def as_text(config: dict[str, Any]) -> str:
     return json.dumps(config, ensure_ascii=False)
 
 
+@contextmanager
+def collecting(
+    code: Path, python: str, secrets: Mapping[str, str], config: Mapping[str, Any]
+) -> Iterator[Future[dict[str, Any]]]:
+    """Collects what is needed to repeat the experiment here, where its code is, in a thread while that is packed and
+    sent; its end is waited for, ten seconds at most."""
+    tuner = config.get("tuner")
+    arguments = tuner.get("classArgs") if isinstance(tuner, Mapping) else None
+    asked = Asked(
+        code_directory=str(code),
+        python=shutil.which(python or "python3") or sys.executable,
+        environment=own_environment(),
+        secrets=tuple(secrets.values()),
+        tuner_arguments=arguments if isinstance(arguments, Mapping) else {},
+    )
+    with ThreadPoolExecutor(1, thread_name_prefix="provenance") as pool:
+        yield pool.submit(lambda: asyncio.run(collect(asked)))
+
+
 def _relative(config: dict[str, Any], directory: str, file: str) -> dict[str, Any]:
     if config["experimentWorkingDirectory"] == _DEFAULT_FOLDER:
         del config["experimentWorkingDirectory"]
@@ -80,7 +106,9 @@ def _relative(config: dict[str, Any], directory: str, file: str) -> dict[str, An
 def _inside(algorithm: dict[str, Any], directory: str, name: str, file: str) -> str:
     path = os.path.relpath(algorithm["codeDirectory"], directory)
     if path == ".." or path.startswith("../"):
-        raise _invalid(f"{name}.codeDirectory", f"must lie in {_DIRECTORY} ({directory}), as that alone is sent", file)
+        raise ConfigInvalid.of(
+            f"must lie in {_DIRECTORY} ({directory}), as that alone is sent", field=f"{name}.codeDirectory", file=file
+        )
     return path
 
 
@@ -90,9 +118,7 @@ def _without_directory(service: dict[str, Any], directory: str, file: str) -> di
     Raises ConfigInvalid for a service with another code directory.
     """
     if service.get(_DIRECTORY, directory) != directory:
-        raise _invalid(f"trainingService.{_DIRECTORY}", f"must be {directory}, as one folder alone is sent", file)
+        raise ConfigInvalid.of(
+            f"must be {directory}, as one folder alone is sent", field=f"trainingService.{_DIRECTORY}", file=file
+        )
     return {key: value for key, value in service.items() if key != _DIRECTORY}
-
-
-def _invalid(field: str, message: str, file: str) -> ConfigInvalid:
-    return ConfigInvalid([Problem(message=message, field=field, file=file)])

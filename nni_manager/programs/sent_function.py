@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickletools
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.programs import pickled_names, plain_function
+from nni_manager.programs import plain_function
 
 #: By cloudpickle, and by `plain_function`.
 _PICKLED, _PLAIN = "function.pickle", "function.marshal"
@@ -129,9 +130,42 @@ def _cloudpickle() -> Any:
 
 def _require_modules(content: bytes, given: Path | None) -> None:
     """Raises InvalidInput for a module that the function imports and that is not sent."""
-    for name in sorted({module.partition(".")[0] for module in pickled_names.modules(content)}):
+    for name in sorted({module.partition(".")[0] for module in imported_modules(content)}):
         source = _source(name)
         if source == Path() or is_installed(source) or (given is not None and source.is_relative_to(given)):
             continue
         root = source.parent.parent if source.name == "__init__.py" else source.parent
         raise InvalidInput(f"function: uses module {name}, which is not sent; give code_directory={str(root)!r}")
+
+
+#: cloudpickle's function that imports the module that its argument names.
+_IMPORTS = ("cloudpickle.cloudpickle", "subimport")
+
+
+def imported_modules(content: bytes) -> Iterator[str]:
+    """Names of the modules that reading a pickle imports, perhaps repeated. `content`: of protocol 4 or newer."""
+    #: What was kept for later: texts, and None for all else.
+    kept: list[str | None] = []
+    #: The two values that were pushed last, as in `kept`.
+    before = top = None
+    is_import = False
+    for code, argument, _ in pickletools.genops(content):
+        if code.name == "MEMOIZE":
+            kept.append(top)
+            continue
+        if code.name == "STACK_GLOBAL":
+            if before:
+                yield before
+            is_import, before, top = (before, top) == _IMPORTS, None, None
+            continue
+        before, top = top, _pushed_text(code.name, argument, kept)
+        if is_import and top:
+            yield top
+            is_import = False
+
+
+def _pushed_text(code: str, argument: object, kept: list[str | None]) -> str | None:
+    """The text that an operation pushes; None: another value."""
+    if code.endswith("UNICODE"):
+        return str(argument)
+    return kept[argument] if code.endswith("BINGET") and isinstance(argument, int) else None

@@ -44,7 +44,7 @@ class StateFeed:
     def __init__(self, states: Callable[[], Iterable[State]]) -> None:
         self._queue: queue.SimpleQueue[State | StreamEnded] = queue.SimpleQueue()
         # a daemon thread: an abandoned stream must not keep the process alive
-        threading.Thread(target=self._read, args=(states,), name="events", daemon=True).start()
+        threading.Thread(target=hand_on, args=(states, self._queue.put), name="events", daemon=True).start()
 
     def next(self, timeout_s: float | None) -> State | None:
         """The newest state; None when no state arrived for `timeout_s`. Raises StreamEnded."""
@@ -62,16 +62,55 @@ class StateFeed:
             raise news
         return news
 
-    def _read(self, states: Callable[[], Iterable[State]]) -> None:
-        in_order = False
-        try:
-            for state in states():
-                self._queue.put(state)
-            in_order = True
-        except Exception as error:  # the caller asks the daemon again, and gets the reason
-            log.debug("the events broke off: %s", error)
-        finally:
-            self._queue.put(StreamEnded(in_order=in_order))
+
+def hand_on(states: Callable[[], Iterable[State]], put: Callable[[State | StreamEnded], object]) -> None:
+    """Reads a stream of states, in a thread, and puts each of them, and then its end, where another takes them."""
+    in_order = False
+    try:
+        for state in states():
+            put(state)
+        in_order = True
+    except Exception as error:  # the caller asks the daemon again, and gets the reason
+        log.debug("the events broke off: %s", error)
+    finally:
+        put(StreamEnded(in_order=in_order))
+
+
+#: Seconds before each next try; after so many ends in a row no more is tried.
+_WAITS_S = (0.0, 1.0, 2.0, 5.0, 10.0)
+#: Seconds after which a stream has lasted: its end is the first one of a row.
+_LASTING_S = 60.0
+
+
+class StreamEnds:
+    """The ends in a row of one experiment's streams: a daemon that dies is started again, unless it dies each time; one
+    that was ended on purpose is not."""
+
+    def __init__(self, id: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._id = id
+        self._clock = clock
+        self._in_a_row = 0
+        self._began_s = clock()
+        #: A daemon may be started: the last one that said anything did not end its stream in order.
+        self.may_start = True
+
+    def begin(self) -> None:
+        """A stream is asked for."""
+        self._began_s = self._clock()
+
+    def note(self, end: StreamEnded, *, heard: bool) -> float:
+        """Notes the end of a stream; returns the seconds until the next is to be asked for. `heard`: it had brought a
+        state. Raises NniManagerError after too many ends in a row."""
+        self.may_start = not end.in_order and (heard or self.may_start)
+        if self._clock() - self._began_s >= _LASTING_S:
+            self._in_a_row = 0
+        if self._in_a_row == len(_WAITS_S):
+            raise NniManagerError(
+                f"the daemon went away {self._in_a_row + 1} times in a row while experiment {self._id} was waited for,"
+                " which is given up; its trials go on, and the daemon's log says why"
+            )
+        self._in_a_row += 1
+        return _WAITS_S[self._in_a_row - 1]
 
 
 #: Holds that end without a person, so waiting goes on.
@@ -117,10 +156,6 @@ def _went_well(state: State) -> bool:
     return has_best and 2 * progress.failed(counts) <= progress.ended(counts)
 
 
-def _any_success(state: State) -> bool:
-    return bool(state["counts"].get(TrialStatus.SUCCEEDED))
-
-
 def _result(state: State) -> str:
     id_, best = state["id"], state["best"]
     why = f"done, as {state['noMoreTrials']}" if state.get("noMoreTrials") else "done"
@@ -133,7 +168,7 @@ def _result(state: State) -> str:
         value, which = number(best["value"]), direction(state.get("optimizeMode"))
         text = f"Experiment {id_} is {why}. Best{which} result {value}, trial {best['trialId']}:\n{parameters}"
         return f"{text}\n{failed}." if failed else text
-    if _any_success(state):
+    if state["counts"].get(TrialStatus.SUCCEEDED):
         lead = f"Experiment {id_} is {why}, but {without_best(id_)}."
         return f"{lead} {failed}." if failed else lead
     return f"Experiment {id_} is {why}, but no trial succeeded; {failed or f'`nnictl trial ls {id_}` says why'}."

@@ -66,8 +66,6 @@ async def look(directory: str, environment: Mapping[str, str], secrets: SecretTe
 
 
 class _Git:
-    """Asks git in one directory."""
-
     def __init__(self, path: str, directory: str, environment: Mapping[str, str]) -> None:
         self._path, self._directory = path, directory
         kept = {name: value for name, value in environment.items() if not name.startswith("GIT_")}

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -32,20 +33,16 @@ from trial_runner.wire.backoff import Backoff
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Write(Generic[T]):
     """A queued function, and the future that gets its result."""
 
-    __slots__ = ("error", "function", "future", "is_patient", "result")
-
-    def __init__(
-        self, function: Callable[[Connection], T], future: asyncio.Future[T] | None, *, is_patient: bool = True
-    ) -> None:
-        self.function = function
-        self.future = future
-        #: Waits until the file can be written, without a limit.
-        self.is_patient = is_patient
-        self.result: T | None = None
-        self.error: BaseException | None = None
+    function: Callable[[Connection], T]
+    future: asyncio.Future[T] | None
+    #: Waits until the file can be written, without a limit.
+    is_patient: bool = True
+    result: T | None = None
+    error: BaseException | None = None
 
 
 def run(path: Path, connection: Connection, batch: list[Write[Any]]) -> None:

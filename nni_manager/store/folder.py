@@ -199,9 +199,6 @@ class Folder:
             return [name for name in os.listdir(self.path) if re.fullmatch(rf"(?:{platforms})(?:-[0-9]+)?", name)]
         return []
 
-    def attempt(self, directory_name: str) -> Path:
-        return self.trials / directory_name
-
 
 class Ownership:
     """Holds the lock file `path` until `release`. Raises AlreadyOwned, naming the holder's process, and OSError."""

@@ -64,7 +64,6 @@ class Anneal(LearningTuner):
 
 
 def _near(place: PlacedDimension, ranked: Sequence[Observation], source: random.Random) -> float:
-    """A place near one of the best."""
     share = 1 / (1 + len(ranked) * _SHRINKING)
     rank = 0
     while source.random() > 1 / _MEAN_RANK and rank < len(ranked) - 1:

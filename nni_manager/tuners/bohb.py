@@ -97,17 +97,15 @@ class BOHB(BracketTuner):
     def _note(self, config: object, budget: float, loss: float) -> None:
         picks = self.space.picks(config)
         if picks is not None:
-            point = [_coordinate(place, picks[place.key]) if place.key in picks else math.nan for place in self._places]
+            point = [
+                _coordinate(place, picks[place.key]) if place.key in picks else math.nan for place in self.space.places
+            ]
             self._known.setdefault(budget, []).append((point, loss))
-
-    @property
-    def _places(self) -> tuple[PlacedDimension, ...]:
-        return self.space.places
 
     @property
     def _least(self) -> int:
         """N_min: points in either density."""
-        return max(self._min_points, len(self._places) + 1)
+        return max(self._min_points, len(self.space.places) + 1)
 
     def _model_budget(self) -> float | None:
         """The largest budget that has a model: with ``N_min + 2`` results at least."""
@@ -121,14 +119,14 @@ class BOHB(BracketTuner):
         ranked = numpy.array([point for point, _ in sorted(known, key=lambda result: result[1])])
         good = max(self._least, int(self._good_share * len(ranked)))
         bad = max(self._least, len(ranked) - good)
-        sizes = [_size(place) for place in self._places]
+        sizes = [_size(place) for place in self.space.places]
         better, worse = (
             Density(filled(points, sizes, source), sizes, self._min_bandwidth)
             for points in (ranked[:good], ranked[-bad:])
         )
         drawn = better.draw(self._samples, self._factor, source)
         best = drawn[numpy.argmax(better.logarithm(drawn) - worse.logarithm(drawn))]
-        values = dict(zip((place.key for place in self._places), best.tolist(), strict=True))
+        values = dict(zip((place.key for place in self.space.places), best.tolist(), strict=True))
         return self.space.assemble(lambda place: _value(place, values[place.key]))
 
 

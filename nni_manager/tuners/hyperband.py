@@ -113,10 +113,7 @@ class BracketTuner(Tuner):
                 self._brackets.put_back(parameter_id, config, budget)
             if trial.trial_id in losses:
                 self._brackets.end(parameter_id, losses[trial.trial_id])
-        for result in history:
-            self.learn(result)
-        for pending in unfinished:
-            self.adopt(pending)
+        super().restore(history=history, unfinished=unfinished, imported=())
 
     def adopt(self, pending: Pending) -> None:
         if pending.parameter_id is not None:

@@ -16,10 +16,11 @@ from annotated_types import Ge, Gt
 
 from nni_manager.domain.metrics import OptimizeModeName, default_number
 from nni_manager.domain.space.search_space import SearchSpace
-from nni_manager.tuners.optuna_sampler import sampler
-from nni_manager.tuners.optuna_tuner import OptunaTuner, showing
+from nni_manager.tuners.optuna_tuner import OptunaTuner, distribution_of, name_of, showing
 
 if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import TPESampler
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
@@ -93,7 +94,7 @@ class TPE(OptunaTuner[float]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna deprecates options that NNI offers
             options = sampler_options(self._arguments, self.space)
-            ours = sampler(self.seed_of(parameter_id), self.space, **options)
+            ours = _sampler(self.seed_of(parameter_id), self.space, **options)
         return optuna.create_study(storage=showing(self._shown_trials()), sampler=ours)
 
     def _shown_trials(self) -> list[FrozenTrial]:
@@ -142,3 +143,27 @@ def _weights(in_full: int) -> Callable[[int], Any]:
         return numpy.concatenate([ramp, numpy.ones(count - fading)])
 
     return weights
+
+
+def _sampler(seed: int, space: SearchSpace, **options: Any) -> TPESampler:
+    """Optuna's TPE sampler, for a search space that is known. `options`: its own; with `multivariate`, every trial has
+    all dimensions of the space.
+
+    Optuna infers the dimensions that are drawn together from all trials of the study, anew for each study: most of the
+    time of a proposal with 1,000 results. Here all results are of one search space, which says the same.
+    """
+    from optuna.samplers import TPESampler
+
+    together = _together(space) if options["multivariate"] else {}
+
+    class Informed(TPESampler):
+        def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+            return together
+
+    return Informed(seed=seed, **options)
+
+
+def _together(space: SearchSpace) -> dict[str, BaseDistribution]:
+    """Dimensions come in Optuna's order, which decides what is drawn first; a choice of one option is none there."""
+    all_of_them = {name_of(place): distribution_of(place) for place in space.places}
+    return {name: all_of_them[name] for name in sorted(all_of_them) if not all_of_them[name].single()}

@@ -80,11 +80,6 @@ CATALOGUE = Catalogue(
 )
 
 
-def find(name: str) -> Algorithm:
-    """The description of a tuner that is no user's class. Raises InvalidInput."""
-    return CATALOGUE.find(name)
-
-
 def create(spec: AlgorithmSpec) -> Tuner:
     """The tuner itself, of a `spec` with a name. Raises InvalidInput."""
     algorithm = CATALOGUE.find(spec.name)

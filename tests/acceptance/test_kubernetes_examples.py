@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config.experiment_file import load_file
+from nni_manager.config.experiment_file import read_file
 from tests.acceptance.kubernetes_cluster import FakeCluster, fake_cluster
 from tests.live_daemon import LISTENING, Daemon, running_daemon
 from tests.storage_places import folder_of
@@ -88,7 +88,7 @@ def create(daemon: Daemon, code: Path, file: Path) -> str:
     """The example's text as it is; with a vault, which is none of this cluster's, its key beside it."""
     text = file.read_text()
     if "keyVault" in text:
-        config: dict[str, Any] = dict(load_file(file).canonical)
+        config: dict[str, Any] = dict(read_file(file).spec.canonical)
         (section,) = (
             config["trainingService"] if isinstance(config["trainingService"], list) else [config["trainingService"]]
         )

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nni_manager.analysis.columns.kept_experiments import KeptExperiments
-from nni_manager.analysis.worker import respond
+from nni_manager.analysis.worker import KeptExperiments, respond
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobState

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.analysis.columns import kept_experiments
-from nni_manager.analysis.columns.kept_experiments import KeptExperiments
+from nni_manager.analysis import worker
+from nni_manager.analysis.worker import KeptExperiments
 from nni_manager.domain.errors import StoreUnavailable
 from tests.analysis.filled import Filled, filled
 
@@ -20,7 +20,7 @@ def read(kept: KeptExperiments, path: Path, revision: str = "1") -> int:
 
 
 def test_the_least_recently_asked_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_experiments, "_MOST", 2)
+    monkeypatch.setattr(worker, "_MOST", 2)
     kept, paths = KeptExperiments(), []
     for name in "abc":
         (tmp_path / name).mkdir()
@@ -32,7 +32,7 @@ def test_the_least_recently_asked_goes_first(tmp_path: Path, monkeypatch: pytest
 
 
 def test_large_ones_do_not_stay_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_experiments, "_MOST_BYTES", 1)
+    monkeypatch.setattr(worker, "_MOST_BYTES", 1)
     kept = KeptExperiments()
     for name in "ab":
         (tmp_path / name).mkdir()

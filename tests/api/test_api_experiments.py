@@ -500,7 +500,7 @@ async def test_a_tuner_may_complain_in_halves_of_characters(api: httpx.AsyncClie
 
 async def test_experiment_with_a_deep_tree_is_deleted(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
-    with deep_tree_at(folder.attempt("good1") / "deep", 1200):
+    with deep_tree_at(folder.trials / "good1" / "deep", 1200):
         deleted = await api.delete(f"{EXPERIMENTS}/seeded")
         assert deleted.status_code == 204
         assert not folder.path.exists()

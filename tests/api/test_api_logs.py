@@ -48,7 +48,7 @@ async def test_range_headers(api: httpx.AsyncClient, query: str, text: str, offs
 
 async def test_a_large_log_comes_in_parts(world: World, folder: Folder) -> None:
     data = os.urandom(1_000_000)
-    (folder.attempt("good1") / "stdout").write_bytes(data)
+    (folder.trials / "good1" / "stdout").write_bytes(data)
     answer = await raw_get(create_application(world.context), f"{LOGS}/stdout?offset=10")
     assert len(answer.parts) > 3 and answer.body == data[10:]
 
@@ -84,7 +84,7 @@ async def test_unknown_log_is_not_found(api: httpx.AsyncClient, path: str) -> No
 async def test_links_and_folders_in_place_of_a_log_are_not_read(
     api: httpx.AsyncClient, folder: Folder, kind: str
 ) -> None:
-    log = folder.attempt("good1") / "stdout"
+    log = folder.trials / "good1" / "stdout"
     log.unlink()
     if kind == "link":
         secret = folder.path / "secret"
@@ -105,7 +105,7 @@ async def test_a_folder_exchanged_for_a_link_serves_nothing(
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "good1").mkdir(parents=True)
     (elsewhere / "good1" / "stdout").write_text("s3cret")
-    place, aim = (folder.attempt("good1"), elsewhere / "good1") if way == "attempt" else (folder.trials, elsewhere)
+    place, aim = (folder.trials / "good1", elsewhere / "good1") if way == "attempt" else (folder.trials, elsewhere)
     place.rename(tmp_path / "before")
     place.symlink_to(aim)
     for path in (f"{LOGS}/stdout", "/experiments/seeded/api/v1/nni/trial-file/good1/stdout"):

@@ -6,12 +6,13 @@ import json
 import random
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nni_manager.api.nni import trials as nni_trials
-from nni_manager.api.nni.trials import GrowingList, ListResponse, MetricRows, Rows, TrialRows
+from nni_manager.api.nni.trials import METRIC_ROWS, GrowingList, ListResponse, Rows, trial_rows
 from nni_manager.domain.service import WaitCode
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import experiments, jobs, trials
@@ -84,12 +85,12 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("rows", [TrialRows("/f"), MetricRows()], ids=["trials", "metrics"])
+@pytest.mark.parametrize("rows", [trial_rows("/f"), METRIC_ROWS], ids=["trials", "metrics"])
 def test_cached_list_is_always_complete(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, rows: Rows, seed: int
 ) -> None:
     monkeypatch.setattr(nni_trials, "_MOST_PIECES", 3)
-    life, growing = Life(connection, seed), GrowingList(rows, end=nni_answers.END)
+    life, growing = Life(connection, seed), GrowingList(rows)
     for number in range(120):
         life.step()
         if number % (seed + 1) == 0:  # several changes between two reads
@@ -101,12 +102,13 @@ def test_cached_list_is_always_complete(
 def test_cached_items_are_not_assembled_again(connection: sqlite3.Connection) -> None:
     asked: list[tuple[int, int]] = []
 
-    class Watched(TrialRows):
-        def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
-            asked.append((start, end))
-            return super().items(connection, start=start, end=end)
+    rows = trial_rows("/f")
 
-    growing = GrowingList(Watched("/f"), end=nni_answers.END)
+    def watched(connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
+        asked.append((start, end))
+        return rows.items(connection, start=start, end=end)
+
+    growing = GrowingList(replace(rows, items=watched))
     for number in range(3):
         add(connection, f"t{number:04}", number)
         end(connection, f"t{number:04}")
@@ -117,7 +119,7 @@ def test_cached_items_are_not_assembled_again(connection: sqlite3.Connection) ->
 
 def test_cache_is_bounded(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nni_trials, "MOST_KEPT", 1)
-    growing = GrowingList(TrialRows("/f"), end=nni_answers.END)
+    growing = GrowingList(trial_rows("/f"))
     for number in range(3):
         add(connection, f"t{number:04}", number)
         end(connection, f"t{number:04}")

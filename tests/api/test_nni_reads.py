@@ -214,8 +214,8 @@ async def test_logs_stand_beside_the_api(api: httpx.AsyncClient, world: World) -
 )
 async def test_no_name_leads_out_of_its_folder(world: World, path: str) -> None:
     folder = await world.add("seeded")
-    (folder.attempt("good1") / "link").symlink_to(folder.database)
-    (folder.attempt("good1") / "outbox").mkdir()
+    (folder.trials / "good1" / "link").symlink_to(folder.database)
+    (folder.trials / "good1" / "outbox").mkdir()
     answer = await raw_get(create_application(world.context), path)
     assert answer.status == 404 and json.loads(answer.body)["error"]
     assert b"SQLite" not in answer.body

@@ -404,7 +404,7 @@ def _end(
 
 def _write_logs(folder: Folder) -> None:
     (folder.log / "nnimanager.log").write_text("one\ntwo\n")
-    attempt = folder.attempt("good1")
+    attempt = folder.trials / "good1"
     attempt.mkdir()
     (attempt / "stdout").write_text("0123456789")
     (attempt / "stderr").write_bytes(b"")

@@ -100,8 +100,8 @@ async def test_a_deep_tree_that_a_trial_left_goes_too(database: Database, caplog
     with place_for_deep_trees() as place:
         folder = Folder(place / "half")
         folder.create(place)
-        folder.attempt("abcde").mkdir()
-        make_deep_tree(folder.attempt("abcde"), 1200)
+        (folder.trials / "abcde").mkdir()
+        make_deep_tree(folder.trials / "abcde", 1200)
         await database.write(lambda c: index.set_leftover(c, "half", folder))
         await index_file.finish_half_done(database, place)
         assert not folder.path.exists() and await left(database) == []

@@ -63,7 +63,7 @@ def file_of(data: Path) -> Path:
 
 def store(data: Path, port: int, *experiments: str) -> None:
     """As left by a daemon that was killed."""
-    file_of(data).write_text(json.dumps({"port": port, "experiments": experiments}))
+    file_of(data).write_text(json.dumps({"port": port, "experiments": experiments, "expected": 0}))
 
 
 def port_of(listener: TrialListenerSocket) -> int:
@@ -259,8 +259,8 @@ async def test_a_busy_port_is_named_and_tried_again(tmp_path: Path) -> None:
 
 async def test_a_stored_port_that_is_busy_is_not_exchanged(tmp_path: Path) -> None:
     with listening() as port:
-        (tmp_path / "trial-listener.json").write_text(json.dumps({"port": port}))
-        async with opened(tmp_path) as (listener, _):
+        store(tmp_path, port, "exp1")
+        async with opened(tmp_path, at_work=["exp1"]) as (listener, _):
             with pytest.raises(PlatformUnavailable, match=f"port {port} is in use"):
                 await listener.open("exp1")
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 def test_medianstop_is_found_whatever_the_case() -> None:
     assert isinstance(registry.create(AlgorithmSpec(name="medianstop", class_args={"start_step": 3})), Medianstop)
-    assert registry.find("MEDIANSTOP").name == "Medianstop"
+    assert registry.CATALOGUE.find("MEDIANSTOP").name == "Medianstop"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ async def running(world: World, site: str) -> tuple[str, str]:
 
 async def test_a_log_is_followed_searched_and_chosen(browser: Browser, site: str, world: World) -> None:
     id_, trial = await running(world, site)
-    folder = (await world.service.entry(id_)).folder.attempt(trial)
+    folder = (await world.service.entry(id_)).folder.trials / trial
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stdout").write_text("".join(f"epoch {number}\n" for number in range(500)))
     async with page_of(browser) as page:
@@ -103,7 +103,7 @@ async def test_stored_text_is_shown_and_not_run(browser: Browser, site: str, wor
             "UPDATE trials SET record = ?, message = ?, last_words = ?, failure_key = 'k'", [record, HOSTILE, HOSTILE]
         )
         connection.execute("UPDATE attempts SET stderr_tail = ?, place = ?, message = ?", [HOSTILE] * 3)
-    (folder.attempt("good1") / "stdout").write_text(HOSTILE)
+    (folder.trials / "good1" / "stdout").write_text(HOSTILE)
     async with page_of(browser, color_scheme=scheme, viewport={"width": 390, "height": 800}) as page:
         for path in ("trials/0", "trials/3", "trials/new?like=0", "failures", "trials"):
             await page.goto(f"{site}/experiments/seeded/{path}")

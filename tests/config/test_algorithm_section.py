@@ -174,10 +174,10 @@ OWN_SPACES: dict[str, Any] = {"Batch": {"sets": dimension("choice", *({"x": numb
 )
 def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: str, arguments: dict[str, Any]) -> None:
     space = OWN_SPACES.get(name, SPACE)
-    needed = dict.fromkeys(registry.find(name).required, "maximize")
+    needed = dict.fromkeys(registry.CATALOGUE.find(name).required, "maximize")
     given = {key: value for key, value in arguments.items() if value is not None or key not in needed}
     section = {"name": name, "classArgs": needed | BESIDE.get(name, {}) | given}
-    more = {"objectives": {"default": "maximize"}} if registry.find(name).needs_objectives else {}
+    more = {"objectives": {"default": "maximize"}} if registry.CATALOGUE.find(name).needs_objectives else {}
     tuner = registry.create(load_with(tuner=section, searchSpace=space, **more).tuner)
     tuner.update_search_space(space)
     proposals = 11 if name in ("GPTuner", "SMAC") else 22
@@ -200,7 +200,7 @@ def test_a_space_that_a_tuner_cannot_search_is_refused(refusals: Refusals, name:
 @pytest.mark.parametrize("name", ["Hyperband", "bohb", "BatchTuner"])
 def test_advisors_of_nni_are_tuners(load_with: Load, section: str, name: str) -> None:
     fields: dict[str, Any] = {"tuner": None, section: {"name": name}, "searchSpace": OWN_SPACES["Batch"]}
-    assert load_with(**fields).tuner.name == registry.find(name).name
+    assert load_with(**fields).tuner.name == registry.CATALOGUE.find(name).name
 
 
 @pytest.mark.parametrize(

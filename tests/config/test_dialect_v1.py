@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nni_manager.config.dialects import dialect_v1
-from nni_manager.config.experiment_file import convert_file, load, load_file
+from nni_manager.config.experiment_file import convert_file, load, read_file
 from nni_manager.config.sections.experiment_model import FIELDS
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.config.test_nni_examples import EXAMPLES
@@ -86,7 +86,7 @@ def test_a_file_becomes_the_second_format(name: str) -> None:
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_converted_training_service_equals_the_expected_one(name: str) -> None:
-    assert load_file(EXAMPLES / name).canonical["trainingService"] == SECTIONS[name]
+    assert read_file(EXAMPLES / name).spec.canonical["trainingService"] == SECTIONS[name]
 
 
 def test_every_example_has_an_expected_conversion() -> None:

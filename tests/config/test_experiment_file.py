@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nni_manager.config.experiment_file import CHANGEABLE, change, from_canonical, load, load_file
+from nni_manager.config.experiment_file import CHANGEABLE, change, from_canonical, load, read_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 
@@ -23,7 +23,7 @@ INVALID = sorted((EXAMPLES / "invalid").iterdir())
 
 
 def test_a_gpu_experiment() -> None:
-    spec = load_file(EXAMPLES / "valid/local-gpu.yml")
+    spec = read_file(EXAMPLES / "valid/local-gpu.yml").spec
     assert (spec.name, spec.trial_command) == ("bumblebee", "python3 fit.py")
     assert (spec.trial_concurrency, spec.max_trial_number, spec.trial_gpu_number) == (3, 40, 1)
     assert (spec.max_experiment_duration_s, spec.max_trial_duration_s) == (9000, 900)
@@ -39,7 +39,7 @@ def test_a_gpu_experiment() -> None:
 
 def test_the_canonical_form_is_what_nni_clients_expect() -> None:
     code = str(EXAMPLES / "code")
-    assert load_file(EXAMPLES / "valid/local-gpu.yml").canonical == {
+    assert read_file(EXAMPLES / "valid/local-gpu.yml").spec.canonical == {
         "experimentName": "bumblebee",
         "experimentType": "hpo",
         "searchSpace": {
@@ -76,13 +76,13 @@ def test_the_canonical_form_is_what_nni_clients_expect() -> None:
 
 
 def test_snake_case_and_zero_gpus() -> None:
-    spec = load_file(EXAMPLES / "valid/local-inline.yml")
+    spec = read_file(EXAMPLES / "valid/local-inline.yml").spec
     assert (spec.trial_gpu_number, spec.platforms[0].settings["trialGpuNumber"]) == (0, 0)
     assert spec.tuner.name == "Random"
 
 
 def test_a_users_tuner_and_yaml_1_2_words_in_the_search_space() -> None:
-    spec = load_file(EXAMPLES / "valid/custom-tuner.yml")
+    spec = read_file(EXAMPLES / "valid/custom-tuner.yml").spec
     assert spec.tuner == AlgorithmSpec(
         class_name="bees.BeeTuner", code_directory=str(EXAMPLES / "code"), class_args={"hives": 7, "queen": None}
     )
@@ -90,7 +90,7 @@ def test_a_users_tuner_and_yaml_1_2_words_in_the_search_space() -> None:
 
 
 def test_our_own_fields_and_an_advisor() -> None:
-    spec = load_file(EXAMPLES / "valid/own-fields.yml")
+    spec = read_file(EXAMPLES / "valid/own-fields.yml").spec
     assert (spec.max_trial_retries, spec.grace_period_s, spec.metric_grace_s) == (2, 0.5, 60.0)
     assert (spec.max_same_failures, spec.max_failed_trials) == (4, 6)
     assert (spec.version_check, spec.log_level) == (False, "trace")
@@ -117,7 +117,7 @@ def test_the_python_of_a_users_tuner_keeps_its_links(tmp_path: Path, given: str,
 
 @pytest.mark.parametrize("file", VALID, ids=lambda file: file.name)
 def test_the_canonical_form_rebuilds_the_experiment(file: Path) -> None:
-    spec = load_file(file)
+    spec = read_file(file).spec
     assert from_canonical(spec.canonical) == spec
 
 
@@ -125,7 +125,7 @@ def test_the_canonical_form_rebuilds_the_experiment(file: Path) -> None:
 def test_every_problem_is_named_with_file_line_and_field(file: Path) -> None:
     expected = re.findall(r"^# expect (\d+) (\S+): (.*)$", file.read_text(), re.MULTILINE)
     with pytest.raises(ConfigInvalid) as refused:
-        load_file(file)
+        read_file(file)
     found = {(str(problem.line), problem.field): problem for problem in refused.value.problems}
     assert sorted(found) == sorted((line, field) for line, field, _ in expected)
     for line, field, words in expected:
@@ -151,27 +151,27 @@ def test_invalid_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "bee.yml"
     file.write_bytes("trialConcurrency: 1\nexperimentName: Bién\n".encode("latin-1"))
     with pytest.raises(ConfigInvalid, match=r"bee\.yml:2: not UTF-8 text"):
-        load_file(file)
+        read_file(file)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     file = tmp_path / "bee.yml"
     text = (EXAMPLES / "valid/local-inline.yml").read_text().replace("../code", ".")
     file.write_bytes(b"\xef\xbb\xbf" + text.split("\n", 1)[1].encode())
-    assert load_file(file).trial_concurrency == 1
+    assert read_file(file).spec.trial_concurrency == 1
 
 
 @pytest.mark.parametrize(("name", "words"), [("missing.yml", "No such file"), ("", "not a file")])
 def test_a_file_that_cannot_be_read(name: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match=words):
-        load_file(tmp_path / name)
+        read_file(tmp_path / name)
 
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "bee.yml"
     file.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(ConfigInvalid, match="larger than 1 MiB"):
-        load_file(file)
+        read_file(file)
 
 
 def test_a_huge_text_is_refused_as_a_file_is(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("fields", "attribute", "value"), CHANGES)
 def test_a_live_change(fields: dict[str, object], attribute: str, value: object) -> None:
-    before = load_file(EXAMPLES / "valid/local-gpu.yml")
+    before = read_file(EXAMPLES / "valid/local-gpu.yml").spec
     after = change(before, fields)
     assert getattr(after, attribute) == value
     assert from_canonical(after.canonical) == after
@@ -247,7 +247,7 @@ def test_a_live_change(fields: dict[str, object], attribute: str, value: object)
     ],
 )
 def test_a_live_change_obeys_the_rules_of_the_file(fields: dict[str, object]) -> None:
-    spec = load_file(EXAMPLES / "valid/local-gpu.yml")
+    spec = read_file(EXAMPLES / "valid/local-gpu.yml").spec
     with pytest.raises(ConfigInvalid) as refused:
         change(spec, fields)
     assert [problem.field for problem in refused.value.problems] == list(fields)
@@ -255,7 +255,7 @@ def test_a_live_change_obeys_the_rules_of_the_file(fields: dict[str, object]) ->
 
 def test_stored_value_above_the_bound_opens_and_changes() -> None:
     large = {"trialConcurrency": 30_000_000, "maxTrialNumber": 10**12}
-    spec = from_canonical({**load_file(EXAMPLES / "valid/local-gpu.yml").canonical, **large})
+    spec = from_canonical({**read_file(EXAMPLES / "valid/local-gpu.yml").spec.canonical, **large})
     assert (spec.trial_concurrency, spec.max_trial_number) == (30_000_000, 10**12)
     assert change(spec, {"trialConcurrency": 4}).trial_concurrency == 4
     assert change(spec, {"experimentName": "hornet"}).trial_concurrency == 30_000_000
@@ -263,7 +263,7 @@ def test_stored_value_above_the_bound_opens_and_changes() -> None:
 
 @pytest.mark.parametrize("field", ["trialCommand", "tuner", "queen"])
 def test_other_fields_cannot_change(field: str) -> None:
-    spec = load_file(EXAMPLES / "valid/local-gpu.yml")
+    spec = read_file(EXAMPLES / "valid/local-gpu.yml").spec
     with pytest.raises(InvalidInput, match=f"{field} cannot be changed .* {CHANGEABLE[0]}"):
         change(spec, {field: "x"})
 
@@ -283,7 +283,7 @@ DURATIONS = st.one_of(
 def test_any_valid_config_survives_the_store(
     name: str | None, duration: object, trials: int | None, gpus: int | None, concurrency: int
 ) -> None:
-    base = load_file(EXAMPLES / "valid/local-inline.yml").canonical
+    base = read_file(EXAMPLES / "valid/local-inline.yml").spec.canonical
     local = {"platform": "local", "useActiveGpu": True, "trialGpuNumber": gpus}
     fields = {"experimentName": name, "maxExperimentDuration": duration, "maxTrialNumber": trials}
     spec = from_canonical(

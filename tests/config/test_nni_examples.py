@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config import admission
-from nni_manager.config.experiment_file import from_canonical, load_file
+from nni_manager.config.experiment_file import from_canonical, read_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 
 pytestmark = pytest.mark.unit
@@ -84,7 +84,7 @@ def test_every_example_has_a_verdict() -> None:
 
 @pytest.mark.parametrize("name", VALID)
 def test_valid_example_keeps_its_canonical_form(name: str) -> None:
-    spec = load_file(EXAMPLES / name)
+    spec = read_file(EXAMPLES / name).spec
     assert from_canonical(spec.canonical) == spec
     text = str(spec.canonical).replace("not-a-real-id", "an-id")
     assert "not-a-real" not in text, "a secret is no part of the config"
@@ -92,7 +92,7 @@ def test_valid_example_keeps_its_canonical_form(name: str) -> None:
 
 @pytest.mark.parametrize("name", VALID)
 def test_valid_example_is_admitted(name: str) -> None:
-    admission.check(load_file(EXAMPLES / name))
+    admission.check(read_file(EXAMPLES / name).spec)
 
 
 @pytest.mark.parametrize("name", ["seed-dlc.yml", "v2-kubeflow-tf.yml", "v2-dlts-proposed.yml"])
@@ -105,7 +105,7 @@ def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: st
         "nfsServer": "files",
         "exportedDirectory": "/data",
     }
-    spec = replace(load_file(EXAMPLES / name), shared_storage=storage)
+    spec = replace(read_file(EXAMPLES / name).spec, shared_storage=storage)
     words = r"^sharedStorage: trials of \w+ cannot work on shared storage; remove this section, and (name|let|say) "
     with pytest.raises(InvalidInput, match=words):
         admission.check(spec)
@@ -114,7 +114,7 @@ def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: st
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_example_names_one_problem_and_its_line(name: str) -> None:
     with pytest.raises(ConfigInvalid) as refused:
-        load_file(EXAMPLES / name)
+        read_file(EXAMPLES / name)
     problems = refused.value.problems
     assert [(one.line, one.field) for one in problems] == [(line, field) for line, field, _ in REFUSED[name]]
     for problem, (_, _, words) in zip(problems, REFUSED[name], strict=True):
@@ -123,7 +123,7 @@ def test_refused_example_names_one_problem_and_its_line(name: str) -> None:
 
 
 def test_sections_of_one_experiment_have_names() -> None:
-    spec = load_file(EXAMPLES / "v1-hybrid.yml")
+    spec = read_file(EXAMPLES / "v1-hybrid.yml").spec
     assert [platform.service for platform in spec.platforms] == ["local", "remote", "openpai"]
     assert [platform.settings["trialCommand"] for platform in spec.platforms] == ["python3 trial.py"] * 3
     assert spec.platforms[2].settings["host"] == "https://pai.example.test", "a token never travels in the clear"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -46,8 +47,8 @@ GOOD: list[tuple[Parse, object, object]] = [
     (gpu_indices, "0", [0]),
     (gpu_indices, "0,1,3", [0, 1, 3]),
     (gpu_indices, [4, 2], [4, 2]),
-    (whole_number(0), 0, 0),
-    (whole_number(1, 5), 5, 5),
+    (partial(whole_number, minimum=0), 0, 0),
+    (partial(whole_number, minimum=1), 5, 5),
 ]
 
 BAD: list[tuple[Parse, object]] = [
@@ -56,7 +57,7 @@ BAD: list[tuple[Parse, object]] = [
     *((memory_mb, raw) for raw in ("8 potatoes", "4gg", "8", "", 0, -1, True, 1.5, None, "0gb")),
     *((gpu_indices, raw) for raw in ([], "", ",", "0,", "a", [0, 0], "1,1", [-1], -1, True, [1.0], ["0"], None, {})),
     *((python_version, raw) for raw in (3.11, 3, "3", "3.", "2.7", "3.11.7", "python3.11", "", None)),
-    *((whole_number(1, 5), raw) for raw in (0, 6, True, "3", 3.0, None)),
+    *((partial(whole_number, minimum=1), raw) for raw in (0, True, "3", 3.0, None)),
 ]
 
 

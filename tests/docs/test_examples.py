@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.config.experiment_file import from_canonical, load_file
+from nni_manager.config.experiment_file import from_canonical, read_file
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +20,7 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_loads(path: Path) -> None:
-    spec = load_file(path)
+    spec = read_file(path).spec
     assert spec.trial_command
     assert Path(spec.trial_code_directory).is_dir()
     assert from_canonical(spec.canonical) == spec, "what is stored is what was read"

@@ -162,5 +162,5 @@ def _group(path: str) -> str:
 
 async def test_every_route_of_nni_is_named(world: World) -> None:
     page = text("rest.md")
-    for path in nni._table(world.context, StatusAnswers(world.context)):
+    for path in nni._table(StatusAnswers(world.context)):
         assert f"`{path.split('/{')[0]}`" in page, path

@@ -13,10 +13,9 @@ import pytest
 
 from nni_manager.client.connection import Unreachable
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.programs import following, stream_ends
+from nni_manager.programs import following, waiting
 from nni_manager.programs.asynchronous import AsyncExperiment
-from nni_manager.programs.stream_ends import StreamEnds
-from nni_manager.programs.waiting import StreamEnded
+from nni_manager.programs.waiting import StreamEnded, StreamEnds
 
 pytestmark = pytest.mark.unit
 
@@ -71,7 +70,7 @@ async def awaited(experiment: Scripted) -> bool:
 
 @pytest.fixture(params=["in turn", "awaited"])
 def wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(stream_ends, "_WAITS_S", (0.0,) * 5)
+    monkeypatch.setattr(waiting, "_WAITS_S", (0.0,) * 5)
     if request.param == "awaited":
         return lambda experiment: asyncio.run(awaited(experiment))
     return lambda experiment: following.wait(experiment, None, shown=False)
@@ -98,7 +97,7 @@ def test_daemon_that_dies_after_one_that_was_ended_is_started_again(wait: Any) -
 
 
 def test_time_limit_counts_while_a_dead_daemon_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_ends, "_WAITS_S", (3600.0,))
+    monkeypatch.setattr(waiting, "_WAITS_S", (3600.0,))
     assert following.wait(Scripted((STATE, DIES)), 0.05, shown=False) is False
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import trial_runner
 from nni_manager.domain.errors import InvalidInput, NotFound
-from nni_manager.programs import pickled_names, plain_function, sent_function
+from nni_manager.programs import plain_function, sent_function
 from nni_manager.programs.experiment import Experiment
 from trial_runner import protocol
 
@@ -284,5 +284,5 @@ def test_a_text_that_looks_like_a_module_is_no_module() -> None:
     import cloudpickle
 
     content = cloudpickle.dumps(lambda parameters: ("numpy", json.dumps(parameters)))
-    found = set(pickled_names.modules(content))
+    found = set(sent_function.imported_modules(content))
     assert "json" in {name.partition(".")[0] for name in found} and "numpy" not in found

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock
 
@@ -101,16 +102,8 @@ class AtWork:
             want=feed.want,
             clock=self.now_ms,
         )
-        services = Services(
-            experiment_id="exp1",
-            folder=cast(Any, None),
-            database=self.database,
-            shared=cast(Any, None),
-            inbox=inbox,
-            messages=self.messages,
-            changed=lambda: None,
-            spec=live,
-        )
+        build = SimpleNamespace(folder=None, database=self.database, spec=live)
+        services = Services(cast(Any, build), inbox, self.messages, lambda job_name: None)
         services.all = self.services
         self.loop = ExperimentLoop(
             experiment_id="exp1",

@@ -290,8 +290,8 @@ def test_files_of_its_trials_are_found(old: Old) -> None:
     (place / "trial.stdout").write_text("said")
     (place / "trial.log").write_text("logged")
     old.take_over().close()
-    assert (old.folder.attempt("aaaaa") / "stdout").read_text() == "said"
-    assert (old.folder.attempt("aaaaa") / "trial.log").read_text() == "logged"
+    assert (old.folder.trials / "aaaaa" / "stdout").read_text() == "said"
+    assert (old.folder.trials / "aaaaa" / "trial.log").read_text() == "logged"
     assert (place / "trial.stdout").exists()
 
 
@@ -310,7 +310,7 @@ def test_links_among_them_are_not_followed(old: Old, tmp_path: Path, way: str) -
     else:
         (old.folder.path / "environments").symlink_to(tmp_path / "elsewhere")
     old.take_over().close()
-    assert not os.path.lexists(old.folder.attempt("aaaaa") / "stdout")
+    assert not os.path.lexists(old.folder.trials / "aaaaa" / "stdout")
 
 
 def test_original_is_kept_and_conversion_is_repeatable(old: Old) -> None:

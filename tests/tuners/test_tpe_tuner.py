@@ -174,7 +174,7 @@ def test_the_space_is_not_inferred_from_the_trials_and_proposals_are_those_of_op
 
     with monkeypatch.context() as context:
         context.setattr(
-            "nni_manager.tuners.optuna_tpe.sampler", lambda seed, space, **given: TPESampler(seed=seed, **given)
+            "nni_manager.tuners.optuna_tpe._sampler", lambda seed, space, **given: TPESampler(seed=seed, **given)
         )
         of_optuna = proposals()
 

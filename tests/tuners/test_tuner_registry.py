@@ -29,7 +29,7 @@ def test_built_ins_are_found_whatever_the_case(name: str, kind: type) -> None:
     [("batch", "Batch"), ("BatchTuner", "Batch"), ("hyperband", "Hyperband"), ("BOHB", "BOHB"), ("grid", "GridSearch")],
 )
 def test_every_alias_of_nni_is_found(name: str, full_name: str) -> None:
-    assert registry.find(name).name == full_name
+    assert registry.CATALOGUE.find(name).name == full_name
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_some_names_stand_for_nnis_own_classes(name: str, class_name: str) -> No
 
 
 def test_arguments_are_those_of_the_constructor() -> None:
-    grid, tpe = registry.find("GRIDSEARCH"), registry.find("tpe")
+    grid, tpe = registry.CATALOGUE.find("GRIDSEARCH"), registry.CATALOGUE.find("tpe")
     assert (grid.name, grid.arguments) == ("GridSearch", ())
     assert (tpe.name, tpe.arguments) == ("TPE", ("optimize_mode", "seed", "tpe_args"))
 
@@ -89,7 +89,7 @@ def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> Non
     here = "nni_manager.tuners.random:Random"
     points = [EntryPoint("Mine", here, registry.CATALOGUE.group), EntryPoint("Odd", "builtins:dict", "g")]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints(points))
-    assert registry.find("mine").location == here
+    assert registry.CATALOGUE.find("mine").location == here
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
     with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):
         registry.create(AlgorithmSpec(name="Odd"))

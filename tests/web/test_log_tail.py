@@ -38,7 +38,7 @@ def test_what_names_no_log_is_refused(text: str) -> None:
 
 
 async def test_what_grows_is_sent_once(world: World) -> None:
-    stdout = (await world.add("seeded")).attempt("good1") / "stdout"
+    stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     stdout.write_bytes("aé".encode()[:2])
     tail = LogTail(world.service, "seeded", STDOUT)
     (first,) = await look(tail)
@@ -54,7 +54,7 @@ async def test_what_grows_is_sent_once(world: World) -> None:
 
 async def test_of_what_is_written_too_fast_the_end_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_page, "TAIL_BYTES", 4)
-    stdout = (await world.add("seeded")).attempt("good1") / "stdout"
+    stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     tail = LogTail(world.service, "seeded", STDOUT)
     (first,) = await look(tail)
     assert (first["offset"], first["text"]) == (6, "6789")
@@ -64,7 +64,7 @@ async def test_of_what_is_written_too_fast_the_end_is_sent(world: World, monkeyp
 
 
 async def test_what_is_missing_is_said_once(world: World) -> None:
-    folder = (await world.add("seeded")).attempt("good1")
+    folder = (await world.add("seeded")).trials / "good1"
     tail = LogTail(world.service, "seeded", LogName(0, 1, "trial.log"))
     (missing,) = await look(tail)
     assert missing["trouble"] == "there is no trial.log yet, or it was removed" and await look(tail) == []
@@ -77,7 +77,7 @@ async def test_what_is_missing_is_said_once(world: World) -> None:
 async def test_a_log_elsewhere_is_read_on_and_its_copy_here_from_its_own_beginning(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stdout = (await world.add("seeded")).attempt("good1") / "stdout"
+    stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     stdout.write_bytes(b"456789")  # the kept end
 
     class Elsewhere:
@@ -112,7 +112,7 @@ async def test_a_log_elsewhere_is_read_on_and_its_copy_here_from_its_own_beginni
 
 async def test_a_reader_is_woken_and_nothing_is_read_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_page, "_HERE_S", 0.0)
-    stdout = (await world.add("seeded")).attempt("good1") / "stdout"
+    stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     tail, news = LogTail(world.service, "seeded", STDOUT), asyncio.Event()
     following = asyncio.create_task(tail.follow(news))
     for text in ("0123456789", "0123456789more"):

@@ -54,7 +54,7 @@ async def test_the_drawer_is_the_trial_without_a_page(visitor: httpx.AsyncClient
 
 async def test_a_log_is_shown_without_scripts(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
-    (folder.attempt("good1") / "stdout").write_text("<script>first</script>\n" + "x" * 300_000 + "\nlast\n")
+    (folder.trials / "good1" / "stdout").write_text("<script>first</script>\n" + "x" * 300_000 + "\nlast\n")
     plain = await get(visitor, f"{SEEDED}/0")
     (link,) = [href for href in plain.values("a", "href") if href.endswith("?log=1.stdout#trial-log")]
     page = await get(visitor, link)
@@ -65,7 +65,7 @@ async def test_a_log_is_shown_without_scripts(visitor: httpx.AsyncClient, world:
 
 async def test_files_are_listed_and_downloaded(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
-    attempt = folder.attempt("good1")
+    attempt = folder.trials / "good1"
     (attempt / "out").mkdir()
     hostile = '"><img src=x onerror=alert(1)>.html'
     (attempt / "out" / hostile).write_text("<script>alert(1)</script>")

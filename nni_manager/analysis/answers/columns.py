@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -148,13 +149,9 @@ class Axis:
 def axis(trials: TrialSet, word: str, name: str) -> Axis:
     """The axis of a parameter. Raises InvalidInput, with `word` as what named it, when there is none."""
     column = selection.parameter(trials, word, name)
-    key = ("axis", name)
-    if key not in trials.derived:
-        space = trials.space.get(name)
-        make = _of_choices if is_choice(space, column) else _of_numbers
-        trials.derived[key] = make(trials, name, space)
-    found: Axis = trials.derived[key]
-    return found
+    space = trials.space.get(name)
+    make = _of_choices if is_choice(space, column) else _of_numbers
+    return trials.derive(("axis", name), partial(make, trials, name, space))
 
 
 def names(trials: TrialSet, importances: Sequence[tuple[str, float]], most: int) -> list[str]:
@@ -163,12 +160,12 @@ def names(trials: TrialSet, importances: Sequence[tuple[str, float]], most: int)
     return list(dict.fromkeys((*known, *trials.parameters.columns)))[:most]
 
 
-def result_axis(values: Floats, log: bool = False) -> Axis:
+def result_axis(values: Floats) -> Axis:
     """The axis of the results."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
-    edges = _edges(low, high, log=log)
-    return Axis(name="result", log=log, low=low, high=high, choices=None, values=values, edges=edges)
+    edges = _edges(low, high, log=False)
+    return Axis(name="result", log=False, low=low, high=high, choices=None, values=values, edges=edges)
 
 
 def _of_choices(trials: TrialSet, name: str, space: SpaceColumn | None) -> Axis:

@@ -157,13 +157,7 @@ def _inside(column: ValueColumn, range: _Range) -> Mask:
             code for code, label in enumerate(labels) if any(label is one or label == one for one in range.choices)
         ]
         return np.isin(codes, wanted)
-    values = column.numbers
-    found: Mask = ~np.isnan(values)
-    if range.low is not None:
-        found &= values >= range.low
-    if range.high is not None:
-        found &= values <= range.high
-    return found
+    return selection.in_range(column.numbers, range.low, range.high)
 
 
 def _text(name: str, range: _Range) -> str:

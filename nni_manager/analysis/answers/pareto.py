@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,11 +81,7 @@ def _names(asked: Asked, goals: Goals) -> tuple[str, str]:
 
 
 def _judged(trials: TrialSet, goals: Goals) -> _Judged:
-    known = trials.derived.get(_DERIVED)
-    if known is None:
-        known = trials.derived[_DERIVED] = _judge(trials, goals)
-    assert isinstance(known, _Judged)
-    return known
+    return trials.derive(_DERIVED, partial(_judge, trials, goals))
 
 
 def _judge(trials: TrialSet, goals: Goals) -> _Judged:

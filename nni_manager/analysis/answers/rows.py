@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from nni_manager.analysis import selection
 from nni_manager.analysis.answers.curves import sparks
 from nni_manager.analysis.answers.timeline import places
-from nni_manager.analysis.failure_hash import failure_hash
+from nni_manager.analysis.columns.trial_set import failure_hash
 from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.analysis.json_text import number, short
 from nni_manager.analysis.query import DEFAULT_KEY
@@ -130,10 +131,7 @@ def _ends(asked: Asked) -> tuple[float, float]:
     """The worst result that is no outlier, and the best one."""
     trials, query = asked.trials, asked.query
     name = ("ends", query.key, selection.maximizes(trials, query))
-    if name not in trials.derived:
-        trials.derived[name] = _found_ends(asked)
-    ends: tuple[float, float] = trials.derived[name]
-    return ends
+    return trials.derive(name, partial(_found_ends, asked))
 
 
 def _found_ends(asked: Asked) -> tuple[float, float]:

@@ -43,10 +43,6 @@ class Growing:
         self._data[self.size : size] = self._fill
         self.size = size
 
-    def put(self, positions: Any, values: Any) -> None:
-        """Writes values at positions below `size`."""
-        self._data[positions] = values
-
 
 class _Absent:
     """The type of `ABSENT`."""
@@ -106,17 +102,17 @@ class ValueColumn:
         kinds = set(map(type, values))
         numbers = _as_numbers(values, kinds)
         if numbers is not None:
-            self._numbers.put(positions, numbers)
+            self._numbers.array[positions] = numbers
             if self._codes is not None:
-                self._codes.put(positions, -1)
+                self._codes.array[positions] = -1
             return
         if self._codes is None:
             self._codes = Growing(np.int32, -1)
             self._codes.resize(self._numbers.size)
         are_texts = kinds <= {str, _Absent}
-        self._numbers.put(positions, math.nan if are_texts else [_number(value) for value in values])
+        self._numbers.array[positions] = math.nan if are_texts else [_number(value) for value in values]
         known = list(map(self._index.get, values)) if are_texts else [None]
-        self._codes.put(positions, [self._code(value) for value in values] if None in known else known)
+        self._codes.array[positions] = [self._code(value) for value in values] if None in known else known
 
     def categories(self) -> Categories:
         """The column as choices: its numbers in order, then its other values."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 from nni_manager.analysis.columns import space_columns
 from nni_manager.analysis.columns.column import Growing, NamedColumns
 from nni_manager.analysis.columns.space_columns import SpaceColumn
-from nni_manager.analysis.failure_hash import failure_hash
 from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives import Goals
@@ -21,6 +21,8 @@ from nni_manager.domain.trial import TrialStatus, reason_in_words
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import trial_columns
 from nni_manager.store.experiment.trial_columns import Row
+
+T = TypeVar("T")
 
 #: Order of the status codes.
 STATUSES = tuple(TrialStatus)
@@ -70,8 +72,7 @@ class TrialSet:
         self.version = 0
         #: Positions of the trials that were read again since the attempts were.
         self.changed: set[int] = set()
-        #: Derived data of other modules, dropped with every version.
-        self.derived: dict[Any, Any] = {}
+        self._derived: dict[Any, Any] = {}
         #: Derived data that stays valid as trials are added; each module bounds its own.
         self.kept: dict[str, Any] = {}
 
@@ -87,6 +88,13 @@ class TrialSet:
     def nbytes(self) -> int:
         own = sum(column.nbytes for column in self._columns.values()) + 60 * len(self.ids) + 200 * len(self.reasons)
         return own + self.metrics.nbytes + self.parameters.nbytes
+
+    def derive(self, key: object, make: Callable[[], T]) -> T:
+        """What `make` computes of the columns, once per version; `key` tells it from what others derive."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: T = self._derived[key]
+        return found
 
     def has_all(self, connection: sqlite3.Connection) -> bool:
         """Whether all trials are there, and all that ended as such."""
@@ -108,7 +116,7 @@ class TrialSet:
         if len(self) != head.trials:
             raise LookupError("trials are missing between two reads")
         self.version += 1
-        self.derived.clear()
+        self._derived.clear()
 
     def read_parameters(self, connection: sqlite3.Connection) -> None:
         """Reads the parameters of the trials that came since the last time."""
@@ -147,14 +155,14 @@ class TrialSet:
         columns = dict(zip(trial_columns.COLUMNS, zip(*rows, strict=True), strict=True))
         self._append_new(columns)
         positions = self.positions(columns["sequence_id"])
-        self._put("status", positions, [_CODES[status] for status in columns["status"]])
+        self["status"][positions] = [_CODES[status] for status in columns["status"]]
         for name, column in (("created", "created_ms"), ("started", "started_ms"), ("ended", "ended_ms")):
-            self._put(name, positions, np.array(columns[column], np.float64))
-        self._put("steps", positions, columns["intermediates"])
-        self._put("last", positions, np.array(columns["last_value"], np.float64))
-        self._put("final", positions, np.array(columns["final_value"], np.float64))
-        self._put("has_final", positions, np.array(columns["has_final"], np.bool_))
-        self._put("failure", positions, [self._failure(key) for key in columns["failure_key"]])
+            self[name][positions] = np.array(columns[column], np.float64)
+        self["steps"][positions] = columns["intermediates"]
+        self["last"][positions] = np.array(columns["last_value"], np.float64)
+        self["final"][positions] = np.array(columns["final_value"], np.float64)
+        self["has_final"][positions] = np.array(columns["has_final"], np.bool_)
+        self["failure"][positions] = [self._failure(key) for key in columns["failure_key"]]
         self._take_reasons(positions, columns)
         self._take_objects(positions, columns["final_object"])
         return list(map(int, positions))
@@ -165,11 +173,8 @@ class TrialSet:
         self.ids += [id for _, id in new]
         for column in self._columns.values():
             column.resize(len(self.ids))
-        self._put("number", np.arange(before, len(self.ids)), [number for number, _ in new])
+        self["number"][before:] = [number for number, _ in new]
         self.metrics.resize(len(self.ids))
-
-    def _put(self, name: str, positions: NDArray[np.int64], values: Any) -> None:
-        self._columns[name].put(positions, values)
 
     def _failure(self, key: str) -> int:
         code = self._failure_codes.get(key)
@@ -197,3 +202,8 @@ class TrialSet:
 
 def _records(rows: Sequence[tuple[int, str]]) -> list[Any]:
     return parsed([text for _, text in rows])
+
+
+def failure_hash(key: str) -> str:
+    """A short name for a failure key, for addresses: twelve hexadecimal digits; empty for an empty key."""
+    return hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:12] if key else ""

@@ -241,7 +241,6 @@ def _refuse_unknown_page(scope: Scope, headers: Headers) -> Response | None:
 
 
 def _refuse_origin(method: str, headers: Headers) -> Response | None:
-    """Refuses requests with another site in the Origin header."""
     origin, host = headers.get("origin"), headers.get("host", "")
     if origin is None:
         return _refuse_site(method, headers)

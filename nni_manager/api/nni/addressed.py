@@ -13,7 +13,6 @@ from nni_manager.api.context import ApiContext
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.ids import TRIAL_ID
-from nni_manager.store.folder import Folder
 
 ROOT = "/api/v1/nni"
 #: Key of the experiment's id in the scope's state, set by the router.
@@ -30,9 +29,8 @@ def addressed(request: Request) -> tuple[ApiContext, str]:
     return cast(ApiContext, request.app.state.context), experiment_of(request.scope)
 
 
-async def require_known(request: Request) -> None:
+async def require_known(context: ApiContext, id_: str) -> None:
     """Raises NotFound unless the experiment is known."""
-    context, id_ = addressed(request)
     if context.service.at_work(id_) is None:
         await context.service.entry(id_)
 
@@ -45,17 +43,9 @@ def trial_of(request: Request) -> str:
     return id_
 
 
-async def folder(request: Request) -> Folder:
-    """The experiment's present folder. Raises NotFound."""
-    context, id_ = addressed(request)
-    experiment = context.service.at_work(id_)
-    return experiment.folder if experiment is not None else (await context.service.entry(id_)).folder
-
-
-async def require_writable(request: Request) -> None:
+async def require_writable(context: ApiContext, id_: str) -> None:
     """Raises Conflict for an experiment that is open for reading only; `ExperimentCommands` refuses other closed
     ones."""
-    context, id_ = addressed(request)
     if context.service.at_work(id_) is not None:
         return
     if (await context.service.entry(id_)).status is ExperimentStatus.VIEWED:

@@ -17,23 +17,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.errors import AsciiJson, Barrier, sentence_of
-from nni_manager.api.nni import experiment, files
-from nni_manager.api.nni.addressed import ROOT, require_known
-from nni_manager.api.nni.files import log_file, trial_file
-from nni_manager.api.nni.status import MetadataAnswers, StatusAnswers
+from nni_manager.api.nni import experiment, files, status
+from nni_manager.api.nni.addressed import ROOT, addressed, require_known
 from nni_manager.api.nni.trials import MOST_KEPT_OF_CLOSED, MetricAnswers, Room, TrialAnswers
 from nni_manager.domain.errors import NniManagerError, status_of
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+#: Answers a request about an experiment: the request, the parts of the daemon, the experiment's id.
+Endpoint = Callable[[Request, ApiContext, str], Awaitable[Response]]
 #: Path below the API's root → method → endpoint.
 Table = Mapping[str, Mapping[str, Endpoint]]
 
 
 def create_nni_application(context: ApiContext) -> ASGIApp:
     """Serves ``/api/v1/nni/…`` and ``/logs/<file>`` of the experiment in ``scope["state"]``, see `addressed`."""
-    status = StatusAnswers(context)
+    statuses = status.StatusAnswers(context)
     answers = Starlette(
-        routes=[*_routes(_table(context, status)), Route("/logs/{name}", log_file)],
+        routes=[*_routes(_table(statuses)), Route("/logs/{name}", files.log_file)],
         exception_handlers={NniManagerError: _on_domain_error, HTTPException: _on_http_error},
         middleware=[Middleware(Barrier)],
     )
@@ -41,18 +40,18 @@ def create_nni_application(context: ApiContext) -> ASGIApp:
     answers.state.context = context
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        if not await status.answer_at_once(scope, send):
+        if not await statuses.answer_at_once(scope, send):
             await answers(_without_last_slash(scope), receive, send)
 
     return application
 
 
-def _table(context: ApiContext, status: StatusAnswers) -> Table:
+def _table(statuses: status.StatusAnswers) -> Table:
     room = Room(MOST_KEPT_OF_CLOSED)
-    trials, metrics, metadata = TrialAnswers(room), MetricAnswers(room), MetadataAnswers()
+    trials, metrics = TrialAnswers(room), MetricAnswers(room)
     return {
         "version": {"GET": _version},
-        "check-status": {"GET": status.show},
+        "check-status": {"GET": statuses.show},
         "experiment": {
             "GET": experiment.show,
             "POST": experiment.start,
@@ -62,8 +61,8 @@ def _table(context: ApiContext, status: StatusAnswers) -> Table:
         "experiment/import-data": {"POST": experiment.import_data},
         "experiment/imported-data": {"GET": experiment.imported_data},
         "experiment/cluster-metadata": {"PUT": experiment.set_cluster_metadata},
-        "experiment-metadata": {"GET": metadata.show},
-        "experiments-info": {"GET": metadata.list_all},
+        "experiment-metadata": {"GET": status.show_metadata},
+        "experiments-info": {"GET": status.list_metadata},
         "job-statistics": {"GET": trials.statistics},
         "trial-jobs": {"GET": trials.list_all, "POST": trials.add},
         "trial-jobs/{id}": {"GET": trials.show, "DELETE": trials.kill},
@@ -71,7 +70,7 @@ def _table(context: ApiContext, status: StatusAnswers) -> Table:
         "metric-data/{id}": {"GET": metrics.of_trial},
         "metric-data-range/{first}/{last}": {"GET": metrics.of_range},
         "metric-data-latest": {"GET": metrics.latest},
-        "trial-file/{id}/{name}": {"GET": trial_file},
+        "trial-file/{id}/{name}": {"GET": files.trial_file},
         "export-data": {"GET": metrics.export},
         "tensorboard": {"POST": files.start_tensorboard},
         "tensorboard/{id}": {
@@ -89,23 +88,24 @@ def _routes(table: Table) -> Iterator[BaseRoute]:
         yield Route(f"{ROOT}/{path}", _dispatch(endpoints, ", ".join(methods)), methods=methods)
 
 
-def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
+def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS":
             return PlainTextResponse(allowed, headers={"Allow": allowed})
-        await require_known(request)  # even for routes with the same answer for all
-        return await endpoints[method](request)
+        context, id_ = addressed(request)
+        await require_known(context, id_)  # even for routes with the same answer for all
+        return await endpoints[method](request, context, id_)
 
     return answer
 
 
-async def _version(request: Request) -> Response:
+async def _version(_: Request, context: ApiContext, id_: str) -> Response:
     """The version as bare text with JSON's content type, as from NNI: its page requires that.
 
     It has three parts: NNI's page parses one with two as a number and fails.
     """
-    version: str = request.app.state.context.version
+    version = context.version
     return Response(version + ".0" * (2 - version.count(".")), media_type="application/json")
 
 

@@ -13,8 +13,6 @@ from starlette.responses import JSONResponse, Response
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import (
-    addressed,
-    folder,
     json_text,
     listed,
     nothing,
@@ -44,11 +42,10 @@ _OWN = ("trialCommand", "searchSpace")
 _ENDING = (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED)
 
 
-async def show(request: Request) -> Response:
+async def show(request: Request, context: ApiContext, id_: str) -> Response:
     """The profile; `params` without its secrets."""
-    context, id_ = addressed(request)
     row = await context.service.read(id_, experiments.load)
-    profile = _profile(row, str((await folder(request)).path), context)
+    profile = _profile(row, str((await context.service.folder(id_)).path), context)
     return json_text(json.dumps(profile))
 
 
@@ -66,10 +63,9 @@ def _profile(row: StoredExperiment, path: str, context: ApiContext) -> dict[str,
     return profile if row.ended_ms is None else {**profile, "endTime": row.ended_ms}
 
 
-async def start(request: Request) -> Response:
+async def start(request: Request, context: ApiContext, id_: str) -> Response:
     """The id of the experiment, which runs since it was made; NNI's launchers send this request."""
-    await require_writable(request)
-    context, id_ = addressed(request)
+    await require_writable(context, id_)
     given = await read_json(request) if await request.body() else {}
     row = await context.service.read(id_, experiments.load)
     _require_own(row, given)
@@ -89,10 +85,9 @@ def _require_own(row: StoredExperiment, given: object) -> None:
         )
 
 
-async def change(request: Request) -> Response:
+async def change(request: Request, context: ApiContext, id_: str) -> Response:
     """Changes the field of the sent profile that `update_type` names."""
-    await require_writable(request)
-    context, id_ = addressed(request)
+    await require_writable(context, id_)
     kind = request.query_params.get("update_type", "")
     if kind not in _FIELDS:
         raise InvalidInput(f"update_type: must be one of {', '.join(_FIELDS)}")
@@ -109,9 +104,8 @@ def _field(profile: object, name: str) -> object:
     return params[name]
 
 
-async def stop(request: Request) -> Response:
+async def stop(request: Request, context: ApiContext, id_: str) -> Response:
     """Answers as soon as the stop is stored; then the experiment is stopped, and its endpoint closes."""
-    context, id_ = addressed(request)
     experiment = context.service.at_work(id_)
     stopping = asyncio.create_task(context.service.stop(id_), name=f"stop {id_}")
     _stops.add(stopping)
@@ -141,10 +135,9 @@ def _over(stopping: asyncio.Task[None]) -> None:
 _stops: set[asyncio.Task[None]] = set()
 
 
-async def import_data(request: Request) -> Response:
+async def import_data(request: Request, context: ApiContext, id_: str) -> Response:
     """Results from elsewhere, for the tuner."""
-    await require_writable(request)
-    context, id_ = addressed(request)
+    await require_writable(context, id_)
     await context.service.import_data(id_, _results(await read_json(request)))
     return nothing()
 
@@ -162,14 +155,12 @@ def _result(number: int, entry: object) -> dict[str, Any]:
     return entry
 
 
-async def imported_data(request: Request) -> Response:
+async def imported_data(request: Request, context: ApiContext, id_: str) -> Response:
     """The JSON text of each import."""
-    context, id_ = addressed(request)
     return listed(await context.service.read(id_, nni_answers.imports))
 
 
-async def set_cluster_metadata(request: Request) -> Response:
+async def set_cluster_metadata(request: Request, context: ApiContext, id_: str) -> Response:
     """Accepts the platform from NNI's oldest clients and ignores it: the config has it."""
-    context, id_ = addressed(request)
     await context.service.entry(id_)
     return nothing()

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from nni_manager.api import logs
 from nni_manager.api.context import ApiContext
 from nni_manager.api.logs import file_response
-from nni_manager.api.nni.addressed import addressed, folder, nothing, read_json, trial_of
+from nni_manager.api.nni.addressed import addressed, nothing, read_json, trial_of
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import TRIAL_ID, attempt_directory
 from nni_manager.scheduler.tensorboard.board import Board
@@ -26,9 +26,8 @@ from trial_runner.protocol import LOG_FILES
 _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
 
 
-async def trial_file(request: Request) -> Response:
+async def trial_file(request: Request, context: ApiContext, id_: str) -> Response:
     """A file of a trial's current attempt; as bytes, except its three text files."""
-    context, id_ = addressed(request)
     name, trial_id = _plain(request), trial_of(request)
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
     if name in LOG_FILES:
@@ -58,7 +57,8 @@ def _empty(name: str) -> Response:
 
 async def log_file(request: Request) -> Response:
     """A file of the experiment's `log` folder."""
-    return await file_response((await folder(request)).log, _plain(request), 0, None)
+    context, id_ = addressed(request)
+    return await file_response((await context.service.folder(id_)).log, _plain(request), 0, None)
 
 
 def _plain(request: Request) -> str:
@@ -68,9 +68,8 @@ def _plain(request: Request) -> str:
     return name
 
 
-async def start_tensorboard(request: Request) -> Response:
+async def start_tensorboard(request: Request, context: ApiContext, id_: str) -> Response:
     """``{"trials": "id1,id2"}`` → the task, once TensorBoard answers."""
-    context, id_ = addressed(request)
     body = await read_json(request)
     words = body.get("trials") if isinstance(body, dict) else None
     ids = [word.strip() for word in words.split(",")] if isinstance(words, str) else []
@@ -79,32 +78,29 @@ async def start_tensorboard(request: Request) -> Response:
     return JSONResponse(_task(await context.service.tensorboards.start(id_, ids)))
 
 
-async def show_tensorboard(request: Request) -> Response:
+async def show_tensorboard(request: Request, context: ApiContext, id_: str) -> Response:
     """A task. Asked for anew (PUT), there is nothing to be done: TensorBoard reads the folders themselves."""
-    return JSONResponse(_task(_board(request)))
+    return JSONResponse(_task(_board(request, context, id_)))
 
 
-async def list_tensorboards(request: Request) -> Response:
-    context, id_ = addressed(request)
+async def list_tensorboards(request: Request, context: ApiContext, id_: str) -> Response:
     return JSONResponse([_task(board) for board in context.service.tensorboards.of(id_)])
 
 
-async def stop_tensorboard(request: Request) -> Response:
+async def stop_tensorboard(request: Request, context: ApiContext, id_: str) -> Response:
     """The task as it is when it has ended."""
-    board = _board(request)
-    await addressed(request)[0].service.tensorboards.stop(board)
+    board = _board(request, context, id_)
+    await context.service.tensorboards.stop(board)
     return JSONResponse(_task(board))
 
 
-async def stop_tensorboards(request: Request) -> Response:
-    context, id_ = addressed(request)
+async def stop_tensorboards(request: Request, context: ApiContext, id_: str) -> Response:
     await context.service.tensorboards.stop_all(id_)
     return nothing()
 
 
-def _board(request: Request) -> Board:
+def _board(request: Request, context: ApiContext, id_: str) -> Board:
     """Raises NotFound."""
-    context, id_ = addressed(request)
     return context.service.tensorboards.get(id_, str(request.path_params["id"]))
 
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope, Send
 
 from nni_manager.api.context import ApiContext
-from nni_manager.api.nni.addressed import ROOT, addressed, experiment_of, json_text
+from nni_manager.api.nni.addressed import ROOT, experiment_of, json_text
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.scheduler.experiments.commands import Readable
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
@@ -61,10 +61,9 @@ class StatusAnswers:
         await send({"type": "http.response.body", "body": kept.body})
         return True
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, _: Request, context: ApiContext, id_: str) -> Response:
         """The status of the experiment: ``{"status", "errors"}``."""
-        _, id_ = addressed(request)
-        experiment = self._context.service.at_work(id_)
+        experiment = context.service.at_work(id_)
         if experiment is None:
             return await self._show_closed(id_)
         state = self._state(id_, experiment)
@@ -107,26 +106,20 @@ def _response_of_closed(connection: sqlite3.Connection, entry: Entry, live: Live
     return _response(experiments.load(connection), live, closed)
 
 
-class MetadataAnswers:
-    """Entries in the form of NNI's list of experiments."""
+async def show_metadata(request: Request, context: ApiContext, id_: str) -> Response:
+    """The entry of the experiment, in the form of NNI's list of experiments."""
+    return JSONResponse(await _described(context, await context.service.entry(id_), id_))
 
-    async def show(self, request: Request) -> Response:
-        """The entry of the experiment."""
-        context, id_ = addressed(request)
-        return JSONResponse(await self._described(context, await context.service.entry(id_), id_))
 
-    async def list_all(self, request: Request) -> Response:
-        """The experiments of this daemon, oldest first."""
-        context, id_ = addressed(request)
-        entries = await context.service.entries()
-        return JSONResponse([await self._described(context, entry, id_) for entry in entries])
+async def list_metadata(request: Request, context: ApiContext, id_: str) -> Response:
+    """The experiments of this daemon, oldest first."""
+    entries = await context.service.entries()
+    return JSONResponse([await _described(context, entry, id_) for entry in entries])
 
-    async def _described(self, context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
-        """An entry of the list. Only the requested experiment has a process id, as clients do not use others."""
-        pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
-        service = [
-            urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service"
-        ]
-        port = service[0] if service else None
-        described = nni_registry.describe(entry, service_port=port, url=context.service.endpoint_url)
-        return described if pid is None else {**described, "pid": pid}
+
+async def _described(context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
+    """An entry of the list. Only the requested experiment has a process id, as clients do not use others."""
+    pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
+    ports = (urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service")
+    described = nni_registry.describe(entry, service_port=next(ports, None), url=context.service.endpoint_url)
+    return described if pid is None else {**described, "pid": pid}

@@ -15,16 +15,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import (
-    addressed,
-    folder,
     json_text,
     listed,
     nothing,
@@ -50,62 +49,44 @@ class TrialAnswers:
     """Caches the list of trials per experiment."""
 
     def __init__(self, room: Room) -> None:
-        self._lists = GrowingLists(lambda read: TrialRows(str(read.folder.trials)), room, end=nni_answers.END)
+        self._lists = GrowingLists(lambda read: trial_rows(str(read.folder.trials)), room)
 
-    async def list_all(self, request: Request) -> Response:
+    async def list_all(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The trials by sequence id; ``?status=``: only those with this status."""
-        context, id_ = addressed(request)
         status = request.query_params.get("status")
         if status is not None:
-            directory = str((await folder(request)).trials)
+            directory = str((await context.service.folder(id_)).trials)
             wanted = status if status in list(TrialStatus) else "-"
             return listed(await context.service.read(id_, lambda c: nni_answers.trials(c, directory, status=wanted)))
         return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: Request, context: ApiContext, id_: str) -> Response:
         """One trial, by its id."""
-        context, id_ = addressed(request)
-        directory, trial_id = str((await folder(request)).trials), request.path_params["id"]
+        directory, trial_id = str((await context.service.folder(id_)).trials), request.path_params["id"]
         return json_text(await context.service.read(id_, lambda c: nni_answers.trial(c, directory, trial_id)))
 
-    async def statistics(self, request: Request) -> Response:
+    async def statistics(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The number of trials of each status that occurs."""
-        context, id_ = addressed(request)
         return listed(await context.service.read(id_, nni_answers.statistics))
 
-    async def add(self, request: Request) -> Response:
+    async def add(self, request: Request, context: ApiContext, id_: str) -> Response:
         """Adds a trial; its parameters are the whole body."""
-        await require_writable(request)
-        context, id_ = addressed(request)
+        await require_writable(context, id_)
         parameters = await read_json(request)
         if not isinstance(parameters, dict):
             raise InvalidInput("the body must be the parameters: a JSON object of names and values")
         added = await context.service.add_trial(id_, parameters)
         return JSONResponse({"sequenceId": added["sequenceId"]})
 
-    async def kill(self, request: Request) -> Response:
+    async def kill(self, request: Request, context: ApiContext, id_: str) -> Response:
         """Answers when it has ended, or its grace period is over."""
-        await require_writable(request)
-        context, id_ = addressed(request)
+        await require_writable(context, id_)
         trial_id = trial_of(request)
         await context.service.kill_trial(id_, trial_id)
         experiment = context.service.at_work(id_)
         if experiment is not None:
             await _wait_for_end(experiment, trial_id)
         return nothing()
-
-
-class TrialRows:
-    """The rows of all trials, for `GrowingList`. `directory`: parent of their folders."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def settled(self, connection: sqlite3.Connection) -> int:
-        return nni_answers.settled_trials(connection)
-
-    def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
-        return nni_answers.trials(connection, self._directory, start=start, end=end)
 
 
 async def _wait_for_end(experiment: OpenExperiment, trial_id: str) -> None:
@@ -132,51 +113,36 @@ class MetricAnswers:
     """Caches the settled results per experiment."""
 
     def __init__(self, room: Room) -> None:
-        self._lists = GrowingLists(lambda _: MetricRows(), room, end=nni_answers.END)
+        self._lists = GrowingLists(lambda _: METRIC_ROWS, room)
 
-    async def list_all(self, request: Request) -> Response:
+    async def list_all(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The metrics in the order of arrival; ``?type=``: only those of this type."""
         if "type" in request.query_params:
-            return await _cut(request, trial_id="")
-        context, id_ = addressed(request)
+            return await _cut(request, context, id_, trial_id="")
         return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
 
-    async def of_trial(self, request: Request) -> Response:
+    async def of_trial(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The metrics of a trial; an unknown trial has none."""
-        return await _cut(request, trial_id=request.path_params["id"])
+        return await _cut(request, context, id_, trial_id=request.path_params["id"])
 
-    async def of_range(self, request: Request) -> Response:
+    async def of_range(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The metrics of trials with sequence ids in a range, both ends included."""
         bounds = [str(request.path_params[name]) for name in ("first", "last")]
         if not all(map(_NUMBER.fullmatch, bounds)):
             return listed(b"")
         first, last = (max(-_MOST, min(int(bound), _MOST)) for bound in bounds)
-        context, id_ = addressed(request)
         return listed(await context.service.read(id_, lambda c: nni_answers.metrics_of_range(c, first, last)))
 
-    async def latest(self, request: Request) -> Response:
+    async def latest(self, request: Request, context: ApiContext, id_: str) -> Response:
         """All final metrics, and the last intermediate one of each trial."""
-        context, id_ = addressed(request)
         return listed(await context.service.read(id_, nni_answers.latest_metrics))
 
-    async def export(self, request: Request) -> Response:
+    async def export(self, request: Request, context: ApiContext, id_: str) -> Response:
         """Trials that succeeded, each with its parameters and final result."""
-        context, id_ = addressed(request)
         return listed(await context.service.read(id_, nni_answers.export))
 
 
-class MetricRows:
-    """The rows of all results, for `GrowingList`."""
-
-    def settled(self, connection: sqlite3.Connection) -> int:
-        return nni_answers.settled_metrics(connection)
-
-    def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
-        return nni_answers.metrics(connection, start=start, end=end)
-
-
-async def _cut(request: Request, *, trial_id: str) -> Response:
-    context, id_ = addressed(request)
+async def _cut(request: Request, context: ApiContext, id_: str, *, trial_id: str) -> Response:
     type_ = request.query_params.get("type", "")
     return listed(await context.service.read(id_, lambda c: nni_answers.metrics(c, trial_id=trial_id, type=type_)))
 
@@ -189,14 +155,22 @@ MOST_KEPT_OF_CLOSED = 64 * 1024 * 1024
 _MOST_PIECES = 64
 
 
-class Rows(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
     """Items as JSON text joined by commas, in the order of a growing id."""
 
-    def settled(self, connection: sqlite3.Connection) -> int:
-        """An id below which items no longer change and none is added."""
+    #: An id below which items no longer change and none is added.
+    settled: Callable[[sqlite3.Connection], int]
+    #: The items with ids in [`start`, `end`), both given by name; empty: none.
+    items: Callable[..., bytes]
 
-    def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
-        """The items with ids in [start, end); empty: none."""
+
+METRIC_ROWS = Rows(settled=nni_answers.settled_metrics, items=nni_answers.metrics)
+
+
+def trial_rows(directory: str) -> Rows:
+    """`directory`: parent of the trials' folders."""
+    return Rows(settled=nni_answers.settled_trials, items=partial(nni_answers.trials, folder=directory))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,28 +213,26 @@ class Room:
 class GrowingLists:
     """One cached list per experiment."""
 
-    def __init__(self, rows: Callable[[Readable], Rows], room: Room, *, end: int) -> None:
-        """`room`: for closed experiments; `end`: above every id."""
+    def __init__(self, rows: Callable[[Readable], Rows], room: Room) -> None:
+        """`room`: for closed experiments."""
         self._rows = rows
         self._room = room
-        self._end = end
         self._lists: WeakKeyDictionary[Readable, GrowingList] = WeakKeyDictionary()
 
     def of(self, read: Readable) -> GrowingList:
         found = self._lists.get(read)
         if found is None:
             room = self._room if isinstance(read, ClosedExperiment) else None
-            found = self._lists[read] = GrowingList(self._rows(read), end=self._end, room=room)
+            found = self._lists[read] = GrowingList(self._rows(read), room)
         return found
 
 
 class GrowingList:
     """A cached list. Thread-safe."""
 
-    def __init__(self, rows: Rows, *, end: int, room: Room | None = None) -> None:
-        """`end`: above every id. `room`: for a closed experiment, which no longer changes."""
+    def __init__(self, rows: Rows, room: Room | None = None) -> None:
+        """`room`: for a closed experiment, which no longer changes."""
         self._rows = rows
-        self._end = end
         self._room = room
         self._kept = _Kept()
         self._lock = threading.Lock()
@@ -276,7 +248,7 @@ class GrowingList:
         connection.execute("BEGIN")  # one snapshot for both queries
         try:
             kept = self._extended(connection)
-            rest = self._rows.items(connection, start=kept.end, end=self._end)
+            rest = self._rows.items(connection, start=kept.end, end=nni_answers.END)
         finally:
             connection.execute("ROLLBACK")
         return (*kept.pieces, rest) if rest else kept.pieces
@@ -284,7 +256,7 @@ class GrowingList:
     def _read_whole(self, connection: sqlite3.Connection, room: Room) -> Sequence[bytes]:
         kept = self._kept
         if not kept.end:
-            kept = kept.plus(self._rows.items(connection, start=0, end=self._end), self._end)
+            kept = kept.plus(self._rows.items(connection, start=0, end=nni_answers.END), nni_answers.END)
             self._kept = kept
         room.use(self, kept.size)
         return kept.pieces

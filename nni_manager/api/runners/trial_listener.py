@@ -83,8 +83,6 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """An answer that is a file."""
-
     path: Path
     headers: Mapping[str, str]
 
@@ -217,8 +215,6 @@ def _signature(reports: RunnerReports, path: str, headers: Mapping[bytes, bytes]
 
 
 class _Routes:
-    """The handlers of posts."""
-
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
         self._small = _SmallFiles()

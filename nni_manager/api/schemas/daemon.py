@@ -27,6 +27,7 @@ class Wire(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
         extra="forbid",
+        from_attributes=True,  # so records of the daemon become models
         frozen=True,
         defer_build=True,
     )

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, told, warning
 from nni_manager.config import settings as configured
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
@@ -133,8 +133,7 @@ def _sockets(environment: Mapping[str, str]) -> CheckFinding:
     try:
         folder = configured.runtime_directory(environment)
     except InvalidInput as error:
-        sentence, _, advice = str(error).partition("; ")
-        return failure(_SOCKETS, sentence, advice)
+        return failure(_SOCKETS, *told(error))
     if not environment.get("XDG_RUNTIME_DIR"):
         advice = "set XDG_RUNTIME_DIR to a folder of yours that is not emptied while a daemon runs"
         return warning(

@@ -37,3 +37,9 @@ def warning(check: str, sentence: str, advice: str) -> CheckFinding:
 
 def failure(check: str, sentence: str, advice: str) -> CheckFinding:
     return CheckFinding(verdict=CheckOutcome.FAIL, check=check, sentence=sentence, advice=advice)
+
+
+def told(error: Exception) -> tuple[str, str]:
+    """What is wrong, and what to do about it, of an error whose text has a semicolon between them."""
+    sentence, _, advice = str(error).partition("; ")
+    return sentence, advice

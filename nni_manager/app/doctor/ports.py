@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from nni_manager.app.doctor import daemon_and_keeper
-from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, told, warning
 from nni_manager.app.listening import ports, trial_listener, trial_tls
 from nni_manager.app.listening.ports import SHORTEST_TOKEN, is_loopback
 from nni_manager.config.settings import Settings
@@ -31,8 +31,7 @@ def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> CheckFin
     try:
         trial_listener.check(settings)
     except InvalidInput as error:
-        sentence, _, advice = str(error).partition("; ")
-        return failure("trial port", sentence, advice)
+        return failure("trial port", *told(error))
     return _port("trial port", settings.trial_host, port, "trial-", ours)
 
 
@@ -46,8 +45,7 @@ def _certificate(settings: Settings) -> CheckFinding:
         assert tls is not None, "one is set"
         days = tls.days_left(host)
     except InvalidInput as error:
-        sentence, _, advice = str(error).partition("; ")
-        return failure(check, sentence, advice)
+        return failure(check, *told(error))
     if days < trial_tls.SOON_DAYS:
         return warning(check, f"the certificate of the trial listener ends in {days:.0f} days", "renew it in its place")
     return ok(check, f"trial runners that reach this machine as {host} accept it for {days:.0f} days")
@@ -75,10 +73,8 @@ def _port(check: str, host: str, port: int, options: str, ours: dict[int, str]) 
     try:
         taken = ports.reserve(host, port, options=options)
     except AlreadyOwned as error:
-        sentence, _, advice = str(error).partition("; ")
-        return warning(check, sentence, advice)
+        return warning(check, *told(error))
     except InvalidInput as error:
-        sentence, _, advice = str(error).partition("; ")
-        return failure(check, sentence, advice)
+        return failure(check, *told(error))
     taken.give_back()
     return ok(check, f"{port} on {host} is free")

@@ -19,21 +19,21 @@ TIMEOUT_S = 60
 
 
 def main(kind: str, *names: str) -> None:
-    registry = importlib.import_module(f"nni_manager.{kind}s.registry")
+    catalogue = importlib.import_module(f"nni_manager.{kind}s.registry").CATALOGUE
     for name in names:
         if (pid := os.fork()) == 0:
             signal.alarm(TIMEOUT_S)
-            os._exit(_try(kind, name, registry))
+            os._exit(_try(kind, name, catalogue))
         if error := _error(os.waitpid(pid, 0)[1]):
             _tell(name, 0.0, error)
 
 
-def _try(kind: str, name: str, registry: Any) -> int:
+def _try(kind: str, name: str, catalogue: Any) -> int:
     """The first proposal is part of it, as it imports the heavy libraries."""
     began = time.perf_counter()
     error = ""
     try:
-        found = registry.find(name)
+        found = catalogue.find(name)
         made = found.create(dict.fromkeys(found.required, "maximize"))
         if kind == "tuner":
             made.update_search_space({"x": {"_type": "choice", "_value": [1, 2]}})

@@ -27,10 +27,10 @@ from trial_runner.wire import foreign_files
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPort:
     port: int
-    #: Experiments with jobs that may report to it; None: unknown, written by an earlier version.
-    experiments: frozenset[str] | None
-    #: The port that was expected; 0: any, or unknown.
-    expected: int = 0
+    #: Experiments with jobs that may report to it.
+    experiments: frozenset[str]
+    #: The port that was expected; 0: any.
+    expected: int
 
 
 class TrialPortFile:
@@ -43,16 +43,10 @@ class TrialPortFile:
         """The stored port; None: no file, or it is invalid."""
         try:
             entry = json.loads(self._path.read_text(encoding="utf-8"))
-            port, experiments, expected = entry["port"], entry.get("experiments"), entry.get("expected")
+            port, experiments, expected = int(entry["port"]), frozenset(entry["experiments"]), int(entry["expected"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        if not isinstance(port, int) or not 0 < port < 65536:
-            return None
-        return StoredPort(
-            port=port,
-            experiments=frozenset(map(str, experiments)) if isinstance(experiments, list) else None,
-            expected=expected if isinstance(expected, int) else 0,
-        )
+        return StoredPort(port=port, experiments=experiments, expected=expected) if 0 < port < 65536 else None
 
     def write(self, port: int, experiments: Collection[str], expected: int) -> None:
         """Raises OSError."""
@@ -190,16 +184,14 @@ class TrialListenerSocket:
         stored = self._file.read()
         neighbour = self._neighbour()
         self._expected = self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
-        found = self._take_again(stored) if stored and self._is_known(stored) else self._take_new()
+        is_known = stored is not None and any(map(self._is_at_work, stored.experiments))
+        found = self._take_again(stored) if stored and is_known else self._take_new()
         try:
             self._record(found.port)
         except OSError:
             found.give_back()
             raise
         return found
-
-    def _is_known(self, stored: StoredPort) -> bool:
-        return stored.experiments is None or any(map(self._is_at_work, stored.experiments))
 
     def _record(self, port: int) -> None:
         """Raises OSError."""

@@ -15,7 +15,7 @@ from nni_manager.cli import output
 from nni_manager.cli.output import Column, echo_json
 from nni_manager.cli.session import data_directory_option
 from nni_manager.client.caller import MANAGER_VARIABLE, own_environment, resolve_data_directory
-from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.domain.errors import ConfigInvalid
 from nni_manager.domain.experiment import AlgorithmSpec
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ def unregister(name: str, data_dir: str | None) -> None:
 @data_directory_option
 def show(name: str, data_dir: str | None) -> None:
     """Print what is known of an algorithm, as JSON."""
+    from nni_manager.config import registered_algorithms
 
-    for each in _registered(_directory(data_dir)):
+    for each in registered_algorithms.read_all(_directory(data_dir)):
         if each.name.lower() == name.lower():
             click.echo(as_json(each))
             return
@@ -84,6 +85,8 @@ def show(name: str, data_dir: str | None) -> None:
 @data_directory_option
 def list_algorithms(as_json: bool, data_dir: str | None) -> None:
     """List built-in and registered algorithms."""
+    from nni_manager.config import registered_algorithms
+
     own = [
         {
             "name": one.name,
@@ -92,7 +95,7 @@ def list_algorithms(as_json: bool, data_dir: str | None) -> None:
             "className": one.class_name,
             "codeDirectory": one.code_directory,
         }
-        for one in _registered(_directory(data_dir))
+        for one in registered_algorithms.read_all(_directory(data_dir))
     ]
     found: list[dict[str, Any]] = [*_built_in(), *own]
     if as_json:
@@ -112,12 +115,6 @@ def _alias(command: click.Command, name: str) -> None:
 
 _alias(register, "reg")
 _alias(unregister, "unreg")
-
-
-def _registered(directory: Path) -> tuple[Registered, ...]:
-    from nni_manager.config.registered_algorithms import read_all
-
-    return read_all(directory)
 
 
 def _built_in() -> Iterator[dict[str, Any]]:
@@ -152,7 +149,7 @@ def read_meta(file: str) -> list[Registered]:
     meta = _load(str(path), file)
     entries = meta.get("algorithms") or [meta]
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise _invalid(file, "algorithms", "must be a list of mappings")
+        raise ConfigInvalid.of("must be a list of mappings", field="algorithms", file=file)
     return [_described(entry, path.parent, file) for entry in entries]
 
 
@@ -162,7 +159,7 @@ def _load(path: str, file: str) -> dict[str, Any]:
 
     meta = yaml_reader.read(read_text(path), file).root.value
     if not isinstance(meta, dict):
-        raise _invalid(file, "", "must be a mapping with algoType, builtinName and className")
+        raise ConfigInvalid.of("must be a mapping with algoType, builtinName and className", field="", file=file)
     return meta
 
 
@@ -171,12 +168,12 @@ def _described(entry: dict[str, Any], folder: Path, file: str) -> Registered:
 
     for name in ("algoType", "builtinName", "className"):
         if not isinstance(entry.get(name), str) or not entry[name].strip():
-            raise _invalid(file, name, "is required: algoType, builtinName and className are text")
+            raise ConfigInvalid.of("is required: algoType, builtinName and className are text", field=name, file=file)
     if entry["algoType"] not in _KINDS:
-        raise _invalid(file, "algoType", f"must be one of {', '.join(_KINDS)}")
+        raise ConfigInvalid.of(f"must be one of {', '.join(_KINDS)}", field="algoType", file=file)
     class_args, validator = entry.get("classArgs") or {}, entry.get("classArgsValidator") or ""
     if not isinstance(class_args, dict) or not isinstance(validator, str):
-        raise _invalid(file, "classArgs", "must be a mapping, and classArgsValidator a class")
+        raise ConfigInvalid.of("must be a mapping, and classArgsValidator a class", field="classArgs", file=file)
     classes = [name for name in (entry["className"], validator) if name]
     return Registered(
         name=entry["builtinName"].strip(),
@@ -196,15 +193,15 @@ def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
     """
     for name in classes:
         if "." not in name.strip("."):
-            raise _invalid(
-                file, "className", f"{name!r} must name a module and a class in it, such as my_tuner.MyTuner"
+            raise ConfigInvalid.of(
+                f"{name!r} must name a module and a class in it, such as my_tuner.MyTuner", field="className", file=file
             )
     top = classes[0].partition(".")[0]
     beside = (folder / f"{top}.py").is_file() or (folder / top).is_dir()
     directory = str(folder) if beside else ""
     if complaint := _complaint(kind, classes, directory):
         advice = "" if beside else "; install it there, or put it beside the meta file"
-        raise _invalid(file, "className", f"{complaint}{advice}")
+        raise ConfigInvalid.of(f"{complaint}{advice}", field="className", file=file)
     return directory
 
 
@@ -220,10 +217,6 @@ def _complaint(kind: str, classes: list[str], directory: str) -> str:
     python = user_classes.python("", environment)
     refusals = asyncio.run(user_classes.find(asked, python, environment))
     return "; ".join(user_classes.sentence(asked[label], python, refusal) for label, refusal in refusals.items())
-
-
-def _invalid(file: str, field: str, message: str) -> ConfigInvalid:
-    return ConfigInvalid([Problem(message=message, field=field, file=file)])
 
 
 def as_json(registered: Registered) -> str:

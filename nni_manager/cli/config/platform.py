@@ -18,7 +18,7 @@ from nni_manager.cli.output import confirmed
 from nni_manager.cli.session import Connect, connected, data_directory_option
 from nni_manager.client.caller import resolve_data_directory
 from nni_manager.client.formats import duration
-from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 
 if TYPE_CHECKING:
     from nni_manager.app.host_keys import HostKey
@@ -120,7 +120,7 @@ def _platforms(file: str) -> list[str]:
     sections = services if isinstance(services, list) else [services]
     names = [str(one.get("platform") or "") for one in sections if isinstance(one, dict)]
     if not any(names):
-        raise ConfigInvalid([Problem(message="names no platform", field="trainingService", file=file)])
+        raise ConfigInvalid.of("names no platform", field="trainingService", file=file)
     return [_known(name) for name in names if name]
 
 

@@ -16,8 +16,8 @@ from nni_manager.cli.output import echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, current, same_daemon, tuner_python_option
 from nni_manager.client.caller import is_text, program
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.programs import given_secrets, progress
-from nni_manager.programs.request import Source, prepare
+from nni_manager.programs import progress
+from nni_manager.programs.request import Source, prepare, secrets_of_experiment
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -80,7 +80,7 @@ def resume(
         endpoint=_endpoint(port),
         working_directory=_absolute(experiment_dir),
         debug=debug,
-        **({} if experiment_dir else given_secrets.secrets_of_experiment(client, id_, os.environ)),
+        **({} if experiment_dir else secrets_of_experiment(client, id_, os.environ)),
     )
     if found := more_trials(client.experiment(id_)):
         warn([found])

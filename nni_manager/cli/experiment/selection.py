@@ -25,9 +25,7 @@ def reach(connect: Connect, given: str | None) -> tuple[ManagerClient, str]:
 
 def choose(client: ManagerClient, given: str | None) -> str:
     """The id of the chosen experiment. Raises NotFound, or InvalidInput if several match."""
-    if given is not None:
-        _refuse_empty(given)
-    experiments = client.experiments()
+    experiments = _experiments(client, [] if given is None else [given])
     if given is None:
         return _only_open(experiments)
     ids = [experiment["id"] for experiment in experiments]
@@ -39,9 +37,7 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
     A whole id may be that of a closed experiment. Closed ones come first: a daemon may end with the last open one.
     """
-    for text in given:
-        _refuse_empty(text)
-    experiments = client.experiments()
+    experiments = _experiments(client, given)
     if not given:
         return [_only_open(experiments)]
     ids, all_ids = _open_ids(experiments), [experiment["id"] for experiment in experiments]
@@ -54,9 +50,7 @@ def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
     ``ab*`` chooses every closed one that begins with ab; a whole id may be that of an open one.
     """
-    for text in given:
-        _refuse_empty(text)
-    experiments = client.experiments()
+    experiments = _experiments(client, given)
     all_ids = [experiment["id"] for experiment in experiments]
     closed = [experiment["id"] for experiment in experiments if not is_open(experiment)]
     if not given:
@@ -105,10 +99,11 @@ def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
     return [experiment["id"] for experiment in experiments if is_open(experiment)]
 
 
-def _refuse_empty(given: str) -> None:
-    """Refuses an empty id, perhaps a script's unset variable: every id begins with it."""
-    if not given.strip():
+def _experiments(client: ManagerClient, given: Sequence[str]) -> list[dict[str, Any]]:
+    """All experiments, of which `given` are to be chosen. Refuses an empty id: every id begins with it."""
+    if not all(text.strip() for text in given):
         raise InvalidInput("the ID is empty, perhaps an unset variable; give the ID of an experiment")
+    return client.experiments()
 
 
 def _refuse(sentence: str) -> NoReturn:

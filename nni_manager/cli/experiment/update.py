@@ -17,7 +17,7 @@ from nni_manager.client.caller import own_environment
 from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.programs import given_secrets
+from nni_manager.programs.request import require_secrets
 
 
 @click.group()
@@ -74,7 +74,7 @@ def credentials(connect: Connect, *, id: str | None) -> None:
     client, id_ = selection.reach(connect, id)
     references = client.experiment(id_)["references"]
     environment = None if current().is_remote else own_environment()
-    client.renew_secrets(id_, given_secrets.require_secrets(references, os.environ), environment)
+    client.renew_secrets(id_, require_secrets(references, os.environ), environment)
     names = ", ".join(references)
     what = f"goes by {names} as they are now" if names else "has an environment again"
     click.echo(f"Experiment {id_} {what}.")
@@ -96,7 +96,7 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     """Add, change or remove training services; each is meant by its `name`, or by its position."""
     sections, references, directory = _read_services(file)
     client, id_ = selection.reach(connect, id)
-    secrets = given_secrets.require_secrets(references, os.environ)
+    secrets = require_secrets(references, os.environ)
     found = client.change(id_, body(sections, secrets, directory, now=now))
     click.echo(f"Experiment {id_}: {_summary(found['services'])}.")
 
@@ -174,7 +174,7 @@ def _references(sections: object) -> tuple[str, ...]:
     found: list[str] = []
     for section in sections if isinstance(sections, list) else [sections]:
         if isinstance(section, dict) and "platform" in section:
-            found += secrets.references(registry.find(str(section["platform"])).config, section)
+            found += secrets.references([registry.find(str(section["platform"])).config], section)
     return tuple(dict.fromkeys(filter(secrets.is_reference, found)))
 
 
@@ -212,8 +212,7 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
         before = {one["id"]: one["status"] for one in client.experiments()}
         if everything:
             stopped = client.stop_all()
-            told = "\n".join(_over(id_, before) for id_ in stopped)
-            click.echo(told or "No experiment is open.")
+            click.echo("\n".join(_over(id_, before) for id_ in stopped) or "No experiment is open.")
             for id_ in stopped:
                 _tell_what_may_run(client, id_)
             return

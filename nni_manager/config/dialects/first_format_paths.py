@@ -115,13 +115,7 @@ def own_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
 
     By the path of their section in the first format.
     """
-    names: dict[Path, dict[str, str]] = {}
-    for old, new in fields.items():
-        *above, last = split(old)
-        if split(new)[-1].removeprefix("/") != last:
-            parent = tuple(step for step in above if step != ENTRY)
-            names.setdefault(parent, {}).setdefault(split(new)[-1].removeprefix("/"), last)
-    return names
+    return _other_names((old, new.removeprefix("/")) for old, new in fields.items())
 
 
 def foreign_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
@@ -129,13 +123,18 @@ def foreign_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
 
     By the path of their section in the second format.
     """
+    return _other_names((new, old) for old, new in fields.items() if not new.startswith("/"))
+
+
+def _other_names(pairs: Iterable[tuple[str, str]]) -> dict[Path, dict[str, str]]:
+    """`pairs`: a field's path in one format and in the other; what they call it, by its section in the one."""
     names: dict[Path, dict[str, str]] = {}
-    for old, new in fields.items():
-        if not new.startswith("/"):
-            *above, last = split(new)
+    for here, there in pairs:
+        *above, last = split(here)
+        other = split(there)[-1]
+        if other != last:
             parent = tuple(step for step in above if step != ENTRY)
-            if split(old)[-1] != last:
-                names.setdefault(parent, {}).setdefault(split(old)[-1], last)
+            names.setdefault(parent, {}).setdefault(other, last)
     return names
 
 

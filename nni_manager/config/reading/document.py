@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 #: A place in a config: keys of mappings and 0-based positions in lists.
@@ -66,20 +67,18 @@ class Node:
     size: int = 1
 
 
-@dataclass(slots=True)
+@dataclass
 class Document:
     """A parsed text, and the faults that did not stop the parsing: path, line, sentence."""
 
     root: Node
     faults: list[tuple[Path, int, str]] = field(default_factory=list)
-    _top: dict[str, Any] | None = None
 
+    @cached_property
     def top(self) -> Mapping[str, Any]:
-        """The values at the top of the file by folded name, folded once; empty: it is no mapping."""
-        if self._top is None:
-            values = self.root.value if isinstance(self.root.value, dict) else {}
-            self._top = {fold(name): value for name, value in values.items()}
-        return self._top
+        """The values at the top of the file by folded name; empty: it is no mapping."""
+        values = self.root.value if isinstance(self.root.value, dict) else {}
+        return {fold(name): value for name, value in values.items()}
 
     def locate(self, path: Path) -> tuple[Path, int]:
         """The path as the user spelled it, and the line of the deepest part of it that exists."""

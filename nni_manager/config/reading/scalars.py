@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import pwd
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from nni_manager.domain.ids import EXPERIMENT_ID
 
@@ -63,16 +63,13 @@ def mapping(raw: object) -> dict[str, object]:
     return raw
 
 
-def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object], int]:
-    """The format of an int within bounds; a boolean, text or 1.0 is refused."""
-
-    def parse(raw: object) -> int:
-        if isinstance(raw, bool) or not isinstance(raw, int):
-            raise ValueError(f"must be a whole number, not {kind(raw)}")
-        _check_bounds(raw, minimum, maximum)
-        return raw
-
-    return parse
+def whole_number(raw: object, minimum: int) -> int:
+    """An int from `minimum` on; a boolean, text or 1.0 is refused."""
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        raise ValueError(f"must be a whole number, not {kind(raw)}")
+    if raw < minimum:
+        raise ValueError(f"must be at least {minimum}, not {raw}")
+    return raw
 
 
 def duration(raw: object) -> object:
@@ -108,7 +105,7 @@ _SHARE = re.compile(r"([0-9]{1,3})%")
 def count_or_share(raw: object) -> int | str:
     """A whole number from 0 on, or a percentage below 100 such as ``20%``, kept as it is."""
     if not isinstance(raw, str):
-        return whole_number(0)(raw)
+        return whole_number(raw, 0)
     found = _SHARE.fullmatch(raw)
     if found is None or int(found[1]) >= 100:
         raise ValueError(f"must be a whole number, or a percentage below 100 such as 20%, not '{raw}'")
@@ -143,7 +140,7 @@ def numeral(raw: object) -> int:
     """A whole number from 0 on, or text of one."""
     if isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", raw):
         return int(raw)
-    return whole_number(0)(raw)
+    return whole_number(raw, 0)
 
 
 def quantity(raw: object) -> str:
@@ -160,7 +157,7 @@ def memory_mb(raw: object) -> int:
     From ``<number><tb|gb|mb|kb|b>``, also ``8g`` and ``8Gi``, or a number of MB.
     """
     form = "an amount of memory such as 8GB or 512mb, or a number of MB"
-    amount = _quantity(raw, _BYTES, form) / 2**20 if isinstance(raw, str) else whole_number(1)(raw)
+    amount = _quantity(raw, _BYTES, form) / 2**20 if isinstance(raw, str) else whole_number(raw, 1)
     if not 0 < amount < 1e12:
         raise ValueError(f"must be {form}, above 0")
     return math.ceil(amount)
@@ -211,13 +208,6 @@ def _number(raw: object) -> float:
     if not abs(raw) <= 1e300:  # so that "not a number" falls out too
         raise ValueError("must be a finite number")
     return raw
-
-
-def _check_bounds(value: int, minimum: int, maximum: int | None) -> None:
-    if maximum is not None and not minimum <= value <= maximum:
-        raise ValueError(f"must be from {minimum} to {maximum}, not {value}")
-    if value < minimum:
-        raise ValueError(f"must be at least {minimum}, not {value}")
 
 
 def _quantity(raw: str, units: dict[str, int], form: str) -> float:

@@ -22,12 +22,12 @@ def read_text(path: str, most_bytes: int = MAX_BYTES) -> str:
     """The text of a file, without a byte order mark. Raises ConfigInvalid."""
     data = _read_bytes(path, most_bytes)
     if len(data) > most_bytes:
-        raise _refused(path, too_large(most_bytes))
+        raise ConfigInvalid.of(too_large(most_bytes), file=path)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _refused(path, "not UTF-8 text; save the file in that encoding", line) from None
+        raise ConfigInvalid.of("not UTF-8 text; save the file in that encoding", file=path, line=line) from None
 
 
 def too_large(most_bytes: int = MAX_BYTES) -> str:
@@ -38,15 +38,12 @@ def too_large(most_bytes: int = MAX_BYTES) -> str:
 def _read_bytes(path: str, most_bytes: int) -> bytes:
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            raise _refused(path, "not a file; name the file itself")
+            raise ConfigInvalid.of("not a file; name the file itself", file=path)
         with open(path, "rb") as stream:
             return stream.read(most_bytes + 1)
     except OSError as error:
-        raise _refused(path, f"cannot be read: {error.strerror}; check the name and its permissions") from None
-
-
-def _refused(path: str, message: str, line: int = 0) -> ConfigInvalid:
-    return ConfigInvalid([Problem(message=message, file=path, line=line)])
+        sentence = f"cannot be read: {error.strerror}; check the name and its permissions"
+        raise ConfigInvalid.of(sentence, file=path) from None
 
 
 #: How sentences about a field that is missing begin.

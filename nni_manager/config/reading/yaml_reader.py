@@ -8,7 +8,7 @@ that it reads for, and the end of the daemon.
 
 from __future__ import annotations
 
-import json
+import pickle
 import re
 import signal
 import subprocess
@@ -21,7 +21,7 @@ import yaml
 from nni_manager.config.reading.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable, patience
 from nni_manager.config.reading.scalars import plain_value
 from nni_manager.config.reading.source import LARGE_CHARACTERS
-from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.domain.errors import ConfigInvalid
 
 
 def read(text: str, file: str) -> Document:
@@ -29,7 +29,7 @@ def read(text: str, file: str) -> Document:
     try:
         return parse(text)
     except Unreadable as error:
-        raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
+        raise ConfigInvalid.of(error.message, file=file, line=error.line) from None
 
 
 def parse(text: str) -> Document:
@@ -42,7 +42,6 @@ def parse(text: str) -> Document:
 
 #: Seconds that a text may take.
 LIMIT_S = 10
-_SCALAR, _LIST, _MAPPING = range(3)
 
 
 def _parse_apart(text: str) -> Document:
@@ -58,7 +57,10 @@ def _parse_apart(text: str) -> Document:
         finally:
             child.kill()
     if child.returncode == 0:
-        return _document(json.loads(answer))
+        found = pickle.loads(answer)  # noqa: S301  `main` below has written it
+        if isinstance(found, Document):
+            return found
+        raise found
     if waiting is not None:
         waiting.check(0)
     if child.returncode == -signal.SIGALRM:
@@ -67,42 +69,15 @@ def _parse_apart(text: str) -> Document:
 
 
 def main() -> None:
-    """The process: a text on standard input, the document or what is wrong as JSON on standard output."""
+    """The process: a text on standard input, the pickled document, or Unreadable, on standard output."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     signal.alarm(int(sys.argv[1]))
     try:
-        document = parse_here(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))
-        answer: Any = {"root": _plain(document.root), "faults": document.faults}
+        answer: Document | Unreadable = parse_here(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))
     except Unreadable as error:
-        answer = {"unreadable": [error.message, error.line]}
-    sys.stdout.write(json.dumps(answer))
-
-
-def _plain(node: Node) -> list[Any]:
-    if isinstance(node.children, dict):
-        return [node.line, _MAPPING, {key: _plain(child) for key, child in node.children.items()}]
-    if isinstance(node.children, list):
-        return [node.line, _LIST, [_plain(child) for child in node.children]]
-    return [node.line, _SCALAR, node.value]
-
-
-def _document(answer: dict[str, Any]) -> Document:
-    if "unreadable" in answer:
-        raise Unreadable(*answer["unreadable"])
-    faults = [(tuple(path), line, message) for path, line, message in answer["faults"]]
-    return Document(_node(answer["root"]), faults)
-
-
-def _node(plain: list[Any]) -> Node:
-    line, kind, content = plain
-    if kind == _MAPPING:
-        named = {key: _node(child) for key, child in content.items()}
-        return Node({key: child.value for key, child in named.items()}, line, named, _size_of(named.values()))
-    if kind == _LIST:
-        listed = [_node(child) for child in content]
-        return Node([child.value for child in listed], line, listed, _size_of(listed))
-    return Node(content, line)
+        answer = error
+    sys.stdout.buffer.write(pickle.dumps(answer))
 
 
 _CORE = "tag:yaml.org,2002:"

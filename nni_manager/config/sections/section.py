@@ -127,7 +127,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 def place_of(key: str, path: Path, source: Source) -> str:
     """Where a field that is unknown at `path` belongs: ``at the top of the file``, ``in trainingService``; empty: it
     belongs nowhere."""
-    given = source.document.top() if source.document is not None else {}
+    given = source.document.top if source.document is not None else {}
     if not given or fold("trainingServicePlatform") in given:
         return ""
     here = ".".join(str(step) for step in path if isinstance(step, str))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nni_manager.domain.errors import InvalidInput
 
@@ -58,3 +59,28 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise InvalidInput(f"--port {text}: must be a number from 1 to 65535")
     return int(text)
+
+
+#: Field → the one that NNI filled from it.
+_READ_ALREADY = {"searchSpaceFile": "searchSpace"}
+
+
+def as_written(config: dict[str, Any]) -> dict[str, Any]:
+    """The posted config without what NNI completed it with: fields that are not set, files that it has read, and what
+    training services repeat."""
+    own = {name: value for name, value in config.items() if value is not None}
+    for file, content in _READ_ALREADY.items():
+        if content in own:
+            own.pop(file, None)
+    if "trainingService" in own:
+        own["trainingService"] = _services(own["trainingService"], own)
+    return own
+
+
+def _services(found: Any, config: dict[str, Any]) -> Any:
+    if isinstance(found, list):
+        return [_services(one, config) for one in found]
+    return {name: value for name, value in found.items() if value is not None and config.get(name, _NOTHING) != value}
+
+
+_NOTHING = object()

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
-from nni_manager.programs.hook import arguments, posted_config
+from nni_manager.programs.hook import arguments
 from nni_manager.programs.hook.arguments import Arguments
 from nni_manager.programs.hook.front import Front
 
@@ -94,7 +94,7 @@ class Launch:
         from nni_manager.programs.request import Source, prepare
 
         source = Source(
-            text=json.dumps(posted_config.as_written(config)),
+            text=json.dumps(arguments.as_written(config)),
             directory=str(config.get("trialCodeDirectory") or self._given.directory),
             file="the config",
             python=self._given.python,

@@ -3,77 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from nni_manager.domain.errors import NotFound, PlatformUnavailable
 from nni_manager.domain.ids import attempt_directory, checkpoint_directory_of
 from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.scheduler.turns import forgetting
-from nni_manager.scheduler.turns.forgetting import ReadFile
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.store.experiment import jobs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
 
-class LogFile(Protocol):
-    """A file that may grow, shrink or be replaced at any time. Its methods raise NotFound or PlatformUnavailable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """A file that may grow, shrink or be replaced at any time. Its calls raise NotFound or PlatformUnavailable."""
 
     #: Whether it lies on this machine, where looking costs next to nothing.
     is_here: bool
-
-    async def size(self) -> int:
-        """Bytes that it holds now."""
-
-    async def read(self, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes from `offset` on, which is not negative; none at its end."""
+    #: Bytes that it holds now.
+    size: Callable[[], Awaitable[int]]
+    #: (offset, limit): at most `limit` bytes from `offset` on, which is not negative; none at its end.
+    read: Callable[[int, int], Awaitable[bytes]]
 
 
-class FileHere:
+def file_here(folder: Path, name: str) -> LogFile:
     """A file below a folder of this machine. No link on the way is followed."""
 
-    is_here = True
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = str(folder)
-        self._name = name
-
-    async def size(self) -> int:
+    async def ask(question: Callable[..., Any], *stretch: int) -> Any:
         try:
-            return await asyncio.to_thread(foreign_files.size, self._folder, self._name)
+            return await asyncio.to_thread(question, str(folder), name, *stretch)
         except OSError:
-            raise self._missing() from None
+            raise NotFound(f"there is no {name.rpartition('/')[2]} yet, or it was removed") from None
 
-    async def read(self, offset: int, limit: int) -> bytes:
-        try:
-            return await asyncio.to_thread(foreign_files.read, self._folder, self._name, offset, limit)
-        except OSError:
-            raise self._missing() from None
-
-    def _missing(self) -> NotFound:
-        return NotFound(f"there is no {self._name.rpartition('/')[2]} yet, or it was removed")
+    return LogFile(is_here=True, size=partial(ask, foreign_files.size), read=partial(ask, foreign_files.read))
 
 
-class FileAtService:
-    """A file of a job, read through its training service."""
-
-    is_here = False
-
-    def __init__(self, handle: JobHandle, read_file: ReadFile, name: str) -> None:
-        self._handle = handle
-        self._read_file = read_file
-        self._name = name
-
-    async def size(self) -> int:
-        return await forgetting.log_size(self._handle, self._name, self._read_file)
-
-    async def read(self, offset: int, limit: int) -> bytes:
-        return await self._read_file(self._handle, self._name, offset, limit)
+def _at_service(handle: JobHandle, service: TrainingService, name: str) -> LogFile:
+    size, read = partial(forgetting.log_size, handle, name, service.read_file), partial(service.read_file, handle, name)
+    return LogFile(is_here=False, size=size, read=read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +87,18 @@ def _listed(trials: str, folder: str, prefix: str) -> list[str]:
 async def file(service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str) -> LogFile:
     """A file that `files` names. Raises NotFound."""
     trials, folder = (await service.entry(id)).folder.trials, attempt_directory(trial_id, attempt)
-    found: LogFile = FileHere(trials, f"{folder}/{name}")
-    with suppress(NotFound):
-        await found.size()
-        return found
+    places = [f"{folder}/{name}"]
     if name.startswith(_CHECKPOINT):
-        found = FileHere(trials, f"{checkpoint_directory_of(folder)}/{name.removeprefix(_CHECKPOINT)}")
+        places.append(f"{checkpoint_directory_of(folder)}/{name.removeprefix(_CHECKPOINT)}")
+    for place in places:
+        found = file_here(trials, place)
         with suppress(NotFound):
             await found.size()
             return found
     of_job = await _of_job(service, id, trial_id, attempt)
     if of_job is None:
         raise NotFound(f"there is no file {name!r} of attempt {attempt} of trial {trial_id}")
-    return FileAtService(of_job[0], of_job[1].read_file, name)
+    return _at_service(*of_job, name)
 
 
 async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str) -> LogFile:
@@ -134,15 +107,14 @@ async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int
     Raises NotFound, naming the file, where it is in neither place.
     """
     folder = (await service.entry(id)).folder.trials
-    here = FileHere(folder, f"{attempt_directory(trial_id, attempt)}/{name}")
+    here = file_here(folder, f"{attempt_directory(trial_id, attempt)}/{name}")
     try:
         await here.size()
     except NotFound:
-        found = await _of_job(service, id, trial_id, attempt, forgotten=False)
-        job = found and (found[0], found[1].read_file)
-        if job is None:
+        of_job = await _of_job(service, id, trial_id, attempt, forgotten=False)
+        if of_job is None:
             raise
-        return FileAtService(*job, name)
+        return _at_service(*of_job, name)
     return here
 
 

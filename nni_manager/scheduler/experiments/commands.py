@@ -19,9 +19,6 @@ from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.machines.keeper import orphaned_jobs
-from nni_manager.machines.keeper.client import Keeper
-from nni_manager.platform_kit.connections import Connections
-from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments import command_writes, experiment_folder, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
@@ -35,6 +32,7 @@ from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
 from nni_manager.scheduler.tensorboard.boards import TensorBoards
 from nni_manager.store import private, stored_config
 from nni_manager.store.experiment import experiments
+from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.labels import write_labels
@@ -60,6 +58,12 @@ class ExperimentCommands:
         self._supervisor = supervisor
         self._shared = supervisor.shared
         self._launcher = Launcher(supervisor)
+        #: All connections of the daemon, and what its experiments share of machines.
+        self.connections = self._shared.connections
+        #: Notifies changes of all open experiments, and of the list.
+        self.changes = self._shared.changes
+        #: The keeper of this machine.
+        self.keeper = self._shared.keeper
         self.disk = Disk(self._shared.settings.data_dir, self._shared.settings.disk_warning_mib)
         self.tensorboards = TensorBoards(self, self._shared.settings.data_dir)
         self.provenance = ProvenanceRecorder(
@@ -199,6 +203,11 @@ class ExperimentCommands:
         """The entry of an experiment. Raises NotFound."""
         return await self._supervisor.closed_ones.entry(id)
 
+    async def folder(self, id: str) -> Folder:
+        """The present folder of an experiment. Raises NotFound."""
+        experiment = self._supervisor.get(id)
+        return experiment.folder if experiment is not None else (await self.entry(id)).folder
+
     def known_entry(self, id: str) -> Entry | None:
         """The cached entry of an experiment; None: it has to be read."""
         return self._supervisor.closed_ones.known_entry(id)
@@ -326,21 +335,6 @@ class ExperimentCommands:
         """All open experiments."""
         found = map(self._supervisor.get, self._supervisor.open_ids)
         return tuple(experiment for experiment in found if experiment is not None)
-
-    @property
-    def connections(self) -> Connections:
-        """All connections of the daemon, and what its experiments share of machines."""
-        return self._shared.connections
-
-    @property
-    def changes(self) -> Changes:
-        """Notifies changes of all open experiments, and of the list."""
-        return self._shared.changes
-
-    @property
-    def keeper(self) -> Keeper:
-        """The keeper of this machine."""
-        return self._shared.keeper
 
     def at_work(self, id: str) -> OpenExperiment | None:
         """The open experiment; None: it is closed."""

@@ -11,13 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 
 from nni_manager.config import credentials, experiment_file
+from nni_manager.config.secrets import is_reference
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec, PlatformSpec, StoredExperiment
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiment_log import ExperimentLog
 from nni_manager.scheduler.experiments.code import CodeArchive
-from nni_manager.scheduler.experiments.services import Build, Parts, SharedParts
+from nni_manager.scheduler.experiments.services import Build, Services, SharedParts
+from nni_manager.scheduler.turns.deliveries import JobMessages
+from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import private, stored_config
 from nni_manager.store.database import Database
@@ -40,22 +43,18 @@ class OpenExperiment:
     def __init__(
         self,
         *,
-        folder: Folder,
-        database: Database,
-        parts: Parts,
-        changes: Changes,
+        build: Build,
+        parts: tuple[ExperimentLoop, JobMessages, Services],
         held: AsyncExitStack,
         environment: dict[str, str],
         kept: Kept,
     ) -> None:
         """`environment`: the mapping shared with `parts`; empty if `kept` has none."""
-        self.folder = folder
-        self.database = database
-        self.loop = parts.loop
-        self.messages = parts.messages
-        self._spec = parts.spec
-        self._services = parts.services
-        self.changes = changes
+        self.folder = build.folder
+        self.database = build.database
+        self.loop, self.messages, self._services = parts
+        self._spec = build.spec
+        self.changes = build.changes
         #: Serialises commands that change the config.
         self.changing = asyncio.Lock()
         self._held = held
@@ -180,15 +179,7 @@ async def open_experiment(
             removed=gone,
         )
         parts = build.parts(lambda result: on_status(row.id, result))
-        return OpenExperiment(
-            folder=folder,
-            database=database,
-            parts=parts,
-            changes=changes,
-            held=held.pop_all(),
-            environment=environment,
-            kept=kept,
-        )
+        return OpenExperiment(build=build, parts=parts, held=held.pop_all(), environment=environment, kept=kept)
 
 
 def _load(
@@ -245,7 +236,7 @@ def missing(id: str, spec: ExperimentSpec, gone: Iterable[PlatformSpec], kept: K
     lacking = credentials.lacking(spec, kept.secrets, gone)
     if kept.environment is not None and not lacking:
         return None
-    written = [reference for reference in lacking if not credentials.is_outside(reference)]
+    written = [reference for reference in lacking if not is_reference(reference)]
     what = ", ".join([*(["its creator's environment"] if kept.environment is None else []), *lacking])
     how = f"`nnictl update credentials {id}` gives anew what variables and files hold"
     if written:

@@ -91,6 +91,11 @@ log = logging.getLogger(__name__)
 #: Codes of warnings.
 SERVICE_AWAY = "SERVICE_AWAY"
 PREFLIGHT = "PREFLIGHT"
+#: Severity of findings → code of their warning, and what it says of the service.
+_WARNED_OF = {
+    Severity.AWAY: (SERVICE_AWAY, " cannot be asked now, and the experiment waits for it"),
+    Severity.WARNING: (PREFLIGHT, ""),
+}
 
 Findings = Mapping[str, Sequence[PreflightFinding]]
 
@@ -146,19 +151,10 @@ async def ask(service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> 
 def warn(findings: Findings, warnings: DaemonWarnings, experiment_id: str) -> None:
     """Sets warnings for findings that do not refuse the experiment."""
     for name, found in findings.items():
-        away = [_sentence(one) for one in found if one.severity is Severity.AWAY]
-        if away:
-            message = f"{name} cannot be asked now, and the experiment waits for it: {'; '.join(away)}"
-            warnings.set(experiment_id, ExperimentWarning(code=SERVICE_AWAY, message=message), name)
-        doubtful = [_sentence(one) for one in found if one.severity is Severity.WARNING]
-        if doubtful:
-            message = f"{name}: {'; '.join(doubtful)}"
-            warnings.set(experiment_id, ExperimentWarning(code=PREFLIGHT, message=message), name)
-
-
-def is_over(warnings: DaemonWarnings, experiment_id: str, service: str) -> None:
-    """Clears the warning, as the service was reached."""
-    warnings.clear(experiment_id, SERVICE_AWAY, service)
+        for severity, (code, what) in _WARNED_OF.items():
+            if told := [_sentence(one) for one in found if one.severity is severity]:
+                warning = ExperimentWarning(code=code, message=f"{name}{what}: {'; '.join(told)}")
+                warnings.set(experiment_id, warning, name)
 
 
 def _finding(severity: Severity, sentence: str) -> PreflightFinding:

@@ -54,23 +54,16 @@ class RunnerIdentity:
         return job_name(self.experiment_id, self.trial_id, self.attempt)
 
 
-class Unstored:
-    """Counts the received and not yet stored lines of all runners."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-
-
 class AttemptReports:
     """The reports about one attempt. Every method but `write_log` raises AttemptDecided, and all StoreUnavailable."""
 
     def __init__(
-        self, experiment: OpenExperiment, side: RunnerSide, runner: RunnerIdentity, unstored: Unstored
+        self, experiment: OpenExperiment, side: RunnerSide, runner: RunnerIdentity, all_runners: RunnerReports
     ) -> None:
         self.experiment = experiment
         self.side = side
         self._runner = runner
-        self._unstored = unstored
+        self._all_runners = all_runners
 
     def require_open(self) -> None:
         """Raises AttemptDecided."""
@@ -130,9 +123,9 @@ class AttemptReports:
         TooBusy, and InvalidInput for one outbox too many.
         """
         self.require_open()
-        if self._unstored.lines + len(lines) > MAX_UNSTORED_LINES and self._unstored.lines:
+        if self._all_runners.unstored_lines + len(lines) > MAX_UNSTORED_LINES and self._all_runners.unstored_lines:
             raise TooBusy("more results come in than can be stored; they are taken again in a second")
-        self._unstored.lines += len(lines)
+        self._all_runners.unstored_lines += len(lines)
         try:
             if outbox not in self.side.outboxes and len(self.side.outboxes) >= protocol.MOST_OUTBOXES:
                 raise InvalidInput(
@@ -150,7 +143,7 @@ class AttemptReports:
             receipt = await self._stored(storing)
             return receipt.offset if receipt.stored is not Stored.FENCED else (await self.offsets()).get(outbox, 0)
         finally:
-            self._unstored.lines -= len(lines)
+            self._all_runners.unstored_lines -= len(lines)
 
     async def _stored(self, storing: Coroutine[Any, Any, T]) -> T:
         """Waits for the commit. Raises StoreUnavailable, as queued reports must not fill the memory; runners post
@@ -214,7 +207,8 @@ class RunnerReports:
         self._supervisor = supervisor
         self.tokens = tokens
         self.manager_version = manager_version
-        self._unstored = Unstored()
+        #: Received and not yet stored lines of all runners.
+        self.unstored_lines = 0
 
     async def register(
         self,
@@ -237,7 +231,7 @@ class RunnerReports:
             container=runner.container,
             outboxes=outboxes,
         )
-        attempt = AttemptReports(experiment, side, runner, self._unstored)
+        attempt = AttemptReports(experiment, side, runner, self)
         attempt.require_open()
         experiment.loop.heartbeats.hear(side.job_name)
         return Registration(record=side.record, archive=attempt.archive, stored=side.outboxes)
@@ -277,7 +271,7 @@ class RunnerReports:
             raise AttemptDecided(runners.SUPERSEDED)
         if not side.is_decided:  # else it would stay in the heartbeats for ever
             experiment.loop.heartbeats.hear(side.job_name)
-        return AttemptReports(experiment, side, runner, self._unstored)
+        return AttemptReports(experiment, side, runner, self)
 
     async def _experiment(self, runner: RunnerIdentity) -> OpenExperiment:
         experiment = self._supervisor.get(runner.experiment_id)

@@ -64,33 +64,20 @@ class Services:
 
     def __init__(
         self,
-        *,
-        experiment_id: str,
-        folder: Folder,
-        database: Database,
-        shared: SharedParts,
+        build: Build,
         inbox: Inbox,
         messages: JobMessages,
-        changed: Callable[[], None],
-        spec: LiveSpec,
-        silence_s: Callable[[str], float | None] = lambda job_name: None,
-        storage_key: str = "",
+        silence_s: Callable[[str], float | None],
     ) -> None:
         self.all: dict[str, TrainingService] = {}
         #: Service → code archive.
         self._code: dict[str, CodeArchive] = {}
         #: Reference → value.
         self._secrets: Mapping[str, str] = {}
-        self._experiment_id = experiment_id
-        self._folder = folder
-        self._database = database
-        self._shared = shared
+        self._build = build
         self._inbox = inbox
         self._messages = messages
-        self._changed = changed
-        self._spec = spec
         self._silence_s = silence_s
-        self._storage_key = storage_key
 
     def code(self, service: str) -> CodeArchive | None:
         """The code archive of this service; None: no code is sent."""
@@ -105,17 +92,17 @@ class Services:
         """Adds a service. `secrets`: reference → value. Raises InvalidInput for a platform that cannot be imported."""
         name = platform.service
         self._secrets = secrets
-        self._code[name] = archive_of(self._spec.now, platform, self._folder.code)
+        self._code[name] = archive_of(self._build.spec.now, platform, self._build.folder.code)
         service = TrainingService(
             spec=platform,
             make=self._maker(platform, secrets),
             inbox=self._inbox,
-            database=self._database,
-            clock=self._shared.clock,
-            changed=self._changed,
+            database=self._build.database,
+            clock=self._build.shared.clock,
+            changed=self._build.changes.note,
             entered=lambda adapter: self._note_entered(name, adapter),
-            trials=self._folder.trials,
-            max_log_bytes=self._spec.now.max_log_bytes,
+            trials=self._build.folder.trials,
+            max_log_bytes=self._build.spec.now.max_log_bytes,
         )
         service.is_removed = is_removed
         self.all[name] = service
@@ -145,14 +132,14 @@ class Services:
         names = [name for name, service in self.all.items() if service.is_removed]
         if not names:
             return []
-        idle = await self._database.read(lambda c: [name for name in names if not jobs.has_any(c, name)])
+        idle = await self._build.database.read(lambda c: [name for name in names if not jobs.has_any(c, name)])
         return [self.all.pop(name) for name in idle if self.all[name].is_removed]
 
     async def forget_secrets(self) -> None:
         """Removes the secrets that no service refers to any more."""
-        kept = credentials.known(self._spec.now, [service.spec for service in self.all.values()])
+        kept = credentials.known(self._build.spec.now, [service.spec for service in self.all.values()])
         with suppress(StoreError):  # else the next time
-            await asyncio.to_thread(private.keep_only, self._folder.private, kept)
+            await asyncio.to_thread(private.keep_only, self._build.folder.private, kept)
 
     def _maker(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> Make:
         adapter = registry.adapter_of(platform)
@@ -160,38 +147,28 @@ class Services:
         return lambda wake: adapter(config, self._host(platform.service, wake))
 
     def _note_entered(self, service: str, adapter: Platform[Any]) -> None:
-        preflight.is_over(self._shared.warnings, self._experiment_id, service)
-        self._shared.leftovers.reached(adapter.connection_key(adapter.config), by=(self._experiment_id, service))
+        self._build.shared.warnings.clear(self._build.row.id, preflight.SERVICE_AWAY, service)
+        self._build.shared.leftovers.reached(adapter.connection_key(adapter.config), by=(self._build.row.id, service))
 
     def _host(self, name: str, wake: Callable[[str], None]) -> Host:
-        database, messages = self._database, self._messages
+        database, messages = self._build.database, self._messages
         return Host(
-            experiment_id=self._experiment_id,
+            experiment_id=self._build.row.id,
             service=name,
             wake=wake,
             deliver=messages.deliver,
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
-            connections=self._shared.connections,
-            folder=self._folder.path,
+            connections=self._build.shared.connections,
+            folder=self._build.folder.path,
             code=self._code[name].path,
             register=messages.register,
             exited=messages.exited,
             silence_s=self._silence_s,
-            max_log_bytes=self._spec.now.max_log_bytes,
-            shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
-            private=private.ServiceText(self._folder.private, name),
-            storage_key=self._storage_key,
+            max_log_bytes=self._build.spec.now.max_log_bytes,
+            shared_storage=lambda: credentials.filled_storage(self._build.spec.now, self._secrets),
+            private=private.ServiceText(self._build.folder.private, name),
+            storage_key=self._build.row.storage_key,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The parts of one open experiment."""
-
-    loop: ExperimentLoop
-    messages: JobMessages
-    spec: LiveSpec
-    services: Services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +188,7 @@ class Build:
     #: Services that left the config.
     removed: tuple[PlatformSpec, ...]
 
-    def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
+    def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> tuple[ExperimentLoop, JobMessages, Services]:
         """The parts of the experiment. Raises InvalidInput for a platform that cannot be imported."""
         inbox = Inbox()
         inbox.removes_checkpoints = self.spec.now.kept_checkpoints is not None
@@ -235,7 +212,7 @@ class Build:
             changed=self.changes.note,
             on_status=on_status,
         )
-        return Parts(loop=loop, messages=messages, spec=self.spec, services=services)
+        return loop, messages, services
 
     def _feed(self, inbox: Inbox) -> TunerFeed:
         place = HostPlace(
@@ -265,18 +242,7 @@ class Build:
         )
 
     def _services(self, inbox: Inbox, messages: JobMessages, heartbeats: Heartbeats) -> Services:
-        services = Services(
-            experiment_id=self.row.id,
-            folder=self.folder,
-            database=self.database,
-            shared=self.shared,
-            inbox=inbox,
-            messages=messages,
-            changed=self.changes.note,
-            spec=self.spec,
-            silence_s=heartbeats.silence_s,
-            storage_key=self.row.storage_key,
-        )
+        services = Services(self, inbox, messages, heartbeats.silence_s)
         for platform in self.spec.now.platforms:
             services.add(platform, self.secrets)
         for platform in self.removed:

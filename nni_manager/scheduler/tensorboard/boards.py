@@ -31,19 +31,10 @@ _MOST, _MOST_TRIALS = 8, 200
 _IDLE_S, _LOOK_S = 3600.0, 30.0
 
 
-class InFolder(Protocol):
-    """An experiment that is open, or its entry."""
-
-    @property
-    def folder(self) -> Folder: ...
-
-
 class Experiments(Protocol):
     """What is asked about experiments, as `ExperimentCommands` answers it."""
 
-    def at_work(self, id: str) -> InFolder | None: ...
-
-    async def entry(self, id: str) -> InFolder: ...
+    async def folder(self, id: str) -> Folder: ...
 
     async def read(self, id: str, function: Callable[[sqlite3.Connection], T]) -> T: ...
 
@@ -150,7 +141,7 @@ class TensorBoards:
     async def _logs(self, experiment_id: str, trial_ids: Sequence[str]) -> list[TrialLogs]:
         if not 1 <= len(trial_ids) <= _MOST_TRIALS:
             raise InvalidInput(f"trials: name one to {_MOST_TRIALS} trials")
-        trials = (await self._place(experiment_id)).trials
+        trials = (await self._service.folder(experiment_id)).trials
         found = await self._service.read(experiment_id, lambda c: folders.find_logs(c, trials, trial_ids))
         here = [one for one in found if one.is_here]
         if not here:
@@ -161,13 +152,9 @@ class TensorBoards:
             )
         return here
 
-    async def _place(self, experiment_id: str) -> Folder:
-        experiment = self._service.at_work(experiment_id)
-        return experiment.folder if experiment is not None else (await self._service.entry(experiment_id)).folder
-
     async def _environment(self, experiment_id: str) -> Mapping[str, str]:
         """The environment of the experiment's caller, where it is kept, else the daemon's."""
-        folder = await self._place(experiment_id)
+        folder = await self._service.folder(experiment_id)
         kept = await asyncio.to_thread(private.load, folder.private)
         return kept.environment or own_environment()
 

@@ -10,7 +10,6 @@ mark of that process: the experiment's log folder and an id. A child that clears
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -154,9 +153,9 @@ class TunerHost:
 
     async def stacks(self) -> str:
         """The stack of every thread of the process; empty: it did not write any."""
-        with contextlib.suppress(OSError):  # without it only the stack is missing
+        with suppress(OSError):  # without it only the stack is missing
             self._stack_file.write_bytes(b"")  # the process holds it open for appending
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
         text = ""
         for _ in range(_STACK_LOOKS):
@@ -171,10 +170,10 @@ class TunerHost:
         assert self._process.stdin is not None
         self._process.stdin.close()
         if not kill and self._process.returncode is None:
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_END_TIMEOUT_S):
                     await self._process.wait()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         await asyncio.to_thread(end_orphans, self._mark)
@@ -189,7 +188,7 @@ class TunerHost:
                     if message.get("id") == request["id"]:
                         return message
         except (ConnectionError, RuntimeError):  # the pipe is closed; uvloop raises RuntimeError
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 self._process.kill()  # unusable without its pipes
         except (ValueError, protocol.FrameTooLarge) as error:
             raise TunerDied(f"the tuner's process sent something that is no answer: {error}") from error

@@ -11,6 +11,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -26,8 +27,8 @@ class RunnerTokens:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        #: Cache: job name → token.
-        self._known: dict[str, str] = {}
+        #: The token of a job's runner, by the job's name.
+        self.token: Callable[[str], str] = lru_cache(maxsize=_MOST_KNOWN)(self._derived)
         #: Public id of this manager, the prefix of every token.
         self.manager = _text(hmac.digest(secret, b"the manager's name", "sha256")[:9])
 
@@ -45,14 +46,8 @@ class RunnerTokens:
             os.close(file)
         return cls(secret)
 
-    def token(self, job_name: str) -> str:
-        """The token of the job's runner."""
-        if job_name not in self._known:
-            while len(self._known) >= _MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            digest = hmac.digest(self._secret, job_name.encode(), "sha256")
-            self._known[job_name] = f"{self.manager}.{_text(digest[:24])}"
-        return self._known[job_name]
+    def _derived(self, job_name: str) -> str:
+        return f"{self.manager}.{_text(hmac.digest(self._secret, job_name.encode(), 'sha256')[:24])}"
 
     def is_token(self, job_name: str, shown: str) -> bool:
         """Whether `shown` is the job's token; compared in constant time."""

@@ -275,7 +275,7 @@ def _link_files(folder: Folder) -> None:
     """Links the files that NNI 3.0 keeps below ``environments`` into the attempts' folders."""
     root = folder.path / "environments"
     for directory in root.glob("*/trials/*"):
-        target = folder.attempt(directory.name)
+        target = folder.trials / directory.name
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, ours in _FILES.items():
             with suppress(FileNotFoundError, NotADirectoryError, NotRegular):  # a trial may lack some

@@ -9,12 +9,12 @@ Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from nni_manager.tuners.auto.lattice import Array
-from nni_manager.tuners.auto.minimum import minimise
 
 #: Prior of the logarithms, mean and deviation: of length scales (for one dimension), of the variances of trend and
 #: noise relative to the kernel's.
@@ -77,7 +77,7 @@ def fit(features: Array, values: Array, groups: Array) -> Hyperparameters:
         away = (at - mean) / deviation
         return loss + 0.5 * float(away @ away), slope + away / deviation
 
-    best, loss = min((minimise(objective, begin) for begin in (mean, noisy)), key=lambda found: found[1])
+    best, loss = min((_minimise(objective, begin) for begin in (mean, noisy)), key=lambda found: found[1])
     return Hyperparameters(best[:-2], float(best[-2]), float(best[-1]), -loss)
 
 
@@ -121,3 +121,54 @@ def _distances(left: Array, right: Array) -> Array:
 def _matern(distances: Array) -> Array:
     away = _ROOT5 * distances
     return np.asarray((1 + away + away**2 / 3) * np.exp(-away))
+
+
+# A local minimum of a smooth function: the BFGS method with backtracking.
+# J. Nocedal, S. J. Wright, "Numerical Optimization", 2006, chapters 3 and 6.
+
+#: Value and gradient at a place.
+_Objective = Callable[[Array], tuple[float, Array]]
+
+#: Bounds of each coordinate, all of which are logarithms.
+_LEAST, _MOST = -15.0, 6.0
+#: The longest step along a coordinate, and the share of it that is given up on.
+_LONGEST, _SHORTEST = 2.0, 1e-3
+#: An improvement that is too small to go on for.
+_ENOUGH = 1e-5
+_STEPS = 40
+
+
+def _minimise(objective: _Objective, start: Array) -> tuple[Array, float]:
+    """The place that was reached from `start`, and the value there."""
+    at, (value, slope) = start, objective(start)
+    inverse = np.eye(len(start))
+    for _ in range(_STEPS):
+        there, new_value, new_slope = _step(objective, at, value, slope, inverse)
+        if new_value >= value - _ENOUGH:
+            return (there, new_value) if new_value < value else (at, value)
+        inverse = _updated(inverse, there - at, new_slope - slope)
+        at, value, slope = there, new_value, new_slope
+    return at, value
+
+
+def _step(objective: _Objective, at: Array, value: float, slope: Array, inverse: Array) -> tuple[Array, float, Array]:
+    """Place, value and gradient after one step."""
+    direction = -inverse @ slope
+    descent = min(float(direction @ slope), 0.0)
+    direction = direction * min(1.0, _LONGEST / max(float(np.max(np.abs(direction))), 1e-12))
+    size = 1.0
+    while True:
+        there = np.clip(at + size * direction, _LEAST, _MOST)
+        new_value, new_slope = objective(there)
+        if new_value <= value + 1e-4 * size * descent or size < _SHORTEST:
+            return there, new_value, new_slope
+        size /= 3
+
+
+def _updated(inverse: Array, moved: Array, turned: Array) -> Array:
+    """The next estimate of the inverse of the second derivatives."""
+    product = float(moved @ turned)
+    if product <= 1e-10:
+        return inverse
+    rest = np.eye(len(moved)) - np.outer(moved, turned) / product
+    return np.asarray(rest @ inverse @ rest.T + np.outer(moved, moved) / product)

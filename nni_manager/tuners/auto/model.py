@@ -4,6 +4,10 @@ Every second proposal is looked for near the best results, in a neighbourhood th
 region (D. Eriksson et al., "Scalable Global Optimization via Local Bayesian Optimization", 2019). Trials that run count
 as if they had resulted in what the model expects of them, the kriging believer (D. Ginsbourger, R. Le Riche, L.
 Carraro, "Kriging Is Well-Suited to Parallelize Optimization", 2010). Trials that failed count as the worst result.
+
+Losses are put on the one of several scales that has the greatest density of the losses themselves; for that the density
+of the scaled ones is multiplied by the slope of the scale (E. Snelson, C. E. Rasmussen, Z. Ghahramani, "Warped Gaussian
+Processes", 2003).
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ from nni_manager.domain.space.search_space import SearchSpace
 from nni_manager.tuners.auto import acquisition, gaussian_process
 from nni_manager.tuners.auto.gaussian_process import GaussianProcess, Hyperparameters
 from nni_manager.tuners.auto.lattice import Array, Lattice
-from nni_manager.tuners.auto.warping import OFFSETS, Warp
 from nni_manager.tuners.learning import Units
 
 #: Share of proposals that are looked for near the best results.
@@ -63,7 +66,7 @@ class Model:
     def _process(self, rows: Array, losses: Array, running: Array) -> tuple[GaussianProcess, Array]:
         """The process of all results, and of running trials as it expects them; and the rows of both."""
         fitted, offset = self._fit(rows, losses)
-        values, groups = Warp(losses, offset).values, self._lattice.groups
+        values, groups = _Warp(losses, offset).values, self._lattice.groups
         process = GaussianProcess(self._lattice.features(rows), values, groups, fitted)
         if not len(running):
             return process, rows
@@ -82,10 +85,35 @@ class Model:
     def _best_fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
         features, groups = self._lattice.features(rows), self._lattice.groups
         most, chosen = -math.inf, None
-        for offset in OFFSETS:
-            warp = Warp(losses, offset)
+        for offset in _OFFSETS:
+            warp = _Warp(losses, offset)
             fitted = gaussian_process.fit(features, warp.values, groups)
             if chosen is None or fitted.density + warp.log_slope > most:
                 most, chosen = fitted.density + warp.log_slope, (fitted, offset)
         assert chosen is not None
         return chosen
+
+
+#: Offsets of the logarithm, in spreads of the better half of the losses; None: no logarithm.
+_OFFSETS: tuple[float | None, ...] = (None, 1.0, 0.1, 0.01)
+#: What is worse than so many spreads of the better half counts as being as bad as that.
+_WORST = 5.0
+
+
+class _Warp:
+    """One scale, made for the given losses: on it they have mean 0 and deviation 1. Infinite ones are as the worst."""
+
+    def __init__(self, losses: Array, offset: float | None) -> None:
+        finite = losses[np.isfinite(losses)]
+        least, middle = float(np.min(finite)), float(np.median(finite))
+        # where the better half is all the same, whatever there is
+        spread = max(middle - least, 1e-12 * max(abs(middle), abs(least), 1e-288))
+        known = np.where(np.isfinite(losses), losses, float(np.max(finite)))
+        relative = np.minimum((known - least) / spread, _WORST)
+        bent = relative if offset is None else np.log(relative + offset)
+        deviation = max(float(np.std(bent)), 1e-12)
+        #: The losses on this scale.
+        self.values: Array = (bent - float(np.mean(bent))) / deviation
+        slopes = 0.0 if offset is None else -float(np.sum(np.log(relative + offset)))
+        #: Sum of the logarithms of the scale's slope at each loss, up to what all scales of these losses share.
+        self.log_slope = slopes - len(losses) * float(np.log(deviation))

@@ -13,6 +13,7 @@ A proposal takes a tenth of a second to some seconds.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt
@@ -71,12 +72,20 @@ class GPTuner(ModelTuner):
             believed = numpy.concatenate([losses, process.predict(running)])
             features = numpy.concatenate([features, running])
             process = self._process(process.kernel_, None).fit(features, believed)
-        return _Process(process, features, self._promise)
+        best = float(process.predict(features).min())  # with noise, the least result may be luck
+        return partial(self._acquisition, process, best)
 
     def _process(self, kernel: Any, optimizer: str | None) -> Any:
         from sklearn.gaussian_process import GaussianProcessRegressor
 
         return GaussianProcessRegressor(kernel, alpha=self._alpha, normalize_y=True, optimizer=optimizer)
+
+    def _acquisition(self, process: Any, best: float, features: Array) -> Array:
+        import numpy
+
+        pieces = (features[start : start + _PIECE] for start in range(0, len(features), _PIECE))
+        found = [process.predict(piece, return_std=True) for piece in pieces]
+        return numpy.concatenate([self._promise(mean, numpy.maximum(spread, 1e-12), best) for mean, spread in found])
 
     def _promise(self, mean: Array, deviation: Array, best: float) -> Array:
         """How promising points are, by their mean loss and its standard deviation."""
@@ -90,25 +99,3 @@ class GPTuner(ModelTuner):
         if self._utility == "poi":
             return ndtr(ratio)
         return gain * ndtr(ratio) + deviation * numpy.exp(-(ratio**2) / 2) / numpy.sqrt(2 * numpy.pi)
-
-
-class _Process:
-    """A fitted process."""
-
-    def __init__(self, process: Any, known: Array, promise: Any) -> None:
-        self._process = process
-        self._promise = promise
-        # with noise, the least result may be luck
-        self._best = float(process.predict(known).min())
-
-    def acquisition(self, features: Array) -> Array:
-        import numpy
-
-        pieces = [features[start : start + _PIECE] for start in range(0, len(features), _PIECE)]
-        return numpy.concatenate([self._of(piece) for piece in pieces])
-
-    def _of(self, features: Array) -> Array:
-        import numpy
-
-        mean, deviation = self._process.predict(features, return_std=True)
-        return self._promise(mean, numpy.maximum(deviation, 1e-12), self._best)

@@ -14,8 +14,9 @@ import math
 import random
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeModeName
@@ -31,11 +32,8 @@ _WORK = 1_000_000
 _ROUNDS = 20
 
 
-class Model(Protocol):
-    """A model of the results, and how promising points are by it."""
-
-    def acquisition(self, features: Array) -> Array:
-        """Shape (points,); the greatest is tried next."""
+#: How promising points are by a model of the results: features → shape (points,); the greatest is tried next.
+Model = Callable[[Any], Any]
 
 
 class ModelTuner(LearningTuner):
@@ -113,7 +111,7 @@ class ModelTuner(LearningTuner):
         import numpy
 
         def gain(points: Array) -> Array:
-            return model.acquisition(encoding.features(points))
+            return model(encoding.features(points))
 
         count = max(min(self._candidates, _WORK // (len(self.ended) + len(self.running) + 1)), 100)
         drawn = encoding.snapped(chance.random((count, len(self.space.places))))

@@ -13,6 +13,7 @@ A proposal takes some tenths of a second.
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
@@ -57,7 +58,7 @@ class SMAC(ModelTuner):
             believed = numpy.concatenate([scaled, forest.predict(running)])
             features = numpy.concatenate([features, running])
             forest = self._forest().fit(features, believed)
-        return _Forest(forest, features)
+        return partial(_expected_improvement, forest, float(forest.predict(features).min()))
 
     def _forest(self) -> Any:
         from sklearn.ensemble import RandomForestRegressor
@@ -65,32 +66,25 @@ class SMAC(ModelTuner):
         return RandomForestRegressor(_TREES, max_features=5 / 6, min_samples_split=3, random_state=self.seed % 2**32)
 
 
-class _Forest:
-    """A fitted forest."""
+def _expected_improvement(forest: Any, best: float, features: Array) -> Array:
+    import numpy
+    from scipy.special import ndtr
 
-    def __init__(self, forest: Any, known: Array) -> None:
-        self._forest = forest
-        self._best = float(forest.predict(known).min())
+    mean, deviation = _predict(forest, features)
+    gain = best - mean
+    ratio = gain / deviation
+    return gain * ndtr(ratio) + deviation * numpy.exp(-(ratio**2) / 2) / numpy.sqrt(2 * numpy.pi)
 
-    def acquisition(self, features: Array) -> Array:
-        """The expected improvement."""
-        import numpy
-        from scipy.special import ndtr
 
-        mean, deviation = self._predict(features)
-        gain = self._best - mean
-        ratio = gain / deviation
-        return gain * ndtr(ratio) + deviation * numpy.exp(-(ratio**2) / 2) / numpy.sqrt(2 * numpy.pi)
+def _predict(forest: Any, features: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation: between trees, and within their leaves."""
+    import numpy
 
-    def _predict(self, features: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation: between trees, and within their leaves."""
-        import numpy
-
-        leaves = self._forest.apply(features)
-        trees = [one.tree_ for one in self._forest.estimators_]
-        means = numpy.stack([tree.value[leaves[:, number], 0, 0] for number, tree in enumerate(trees)])
-        within = numpy.stack([tree.impurity[leaves[:, number]] for number, tree in enumerate(trees)])
-        return means.mean(axis=0), numpy.sqrt(means.var(axis=0) + within.mean(axis=0) + 1e-12)
+    leaves = forest.apply(features)
+    trees = [one.tree_ for one in forest.estimators_]
+    means = numpy.stack([tree.value[leaves[:, number], 0, 0] for number, tree in enumerate(trees)])
+    within = numpy.stack([tree.impurity[leaves[:, number]] for number, tree in enumerate(trees)])
+    return means.mean(axis=0), numpy.sqrt(means.var(axis=0) + within.mean(axis=0) + 1e-12)
 
 
 def _logarithmic(losses: Array) -> Array:

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.trial import OPEN_STATUSES, reason_in_words
-from nni_manager.scheduler.experiments.attempt_logs import FileHere
+from nni_manager.scheduler.experiments.attempt_logs import LogFile, file_here
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers, trial_reads
@@ -314,7 +314,7 @@ def in_bytes(size: int) -> str:
 
 async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Response:
     """A file as it is now, never shown as a page. Raises NotFound."""
-    file = FileHere(trials, f"{attempt_directory(trial_id, attempt)}/{name}")
+    file = file_here(trials, f"{attempt_directory(trial_id, attempt)}/{name}")
     if any(part.startswith(".") for part in name.split("/")):
         raise NotFound(f"there is no file {name!r} in the list")
     size = await file.size()
@@ -327,7 +327,7 @@ async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Resp
     return StreamingResponse(_chunks(file, size), media_type="application/octet-stream", headers=headers)
 
 
-async def _chunks(file: FileHere, end: int) -> AsyncIterator[bytes]:
+async def _chunks(file: LogFile, end: int) -> AsyncIterator[bytes]:
     position = 0
     while position < end and (data := await file.read(position, min(_CHUNK, end - position))):
         position += len(data)

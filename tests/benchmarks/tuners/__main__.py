@@ -66,7 +66,7 @@ def make(name: str, seed: int) -> Tuner:
     """The tuner of that name, to minimise."""
     if name in RIVALS:
         return RIVALS[name](seed)
-    algorithm = registry.find(name)
+    algorithm = registry.CATALOGUE.find(name)
     given = {"seed": seed, "optimize_mode": "minimize"}
     takes = (*algorithm.arguments, *algorithm.ignored)
     return registry.create(AlgorithmSpec(name=name, class_args={key: given[key] for key in given if key in takes}))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_scripted_platform import Cluster, written
 
-from nni_manager.config.experiment_file import load_file
+from nni_manager.config.experiment_file import read_file
 from nni_manager.domain.errors import ConfigInvalid, PlatformUnavailable
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
@@ -120,7 +120,7 @@ async def test_a_question_hangs_until_its_span_is_over(cluster: Cluster) -> None
 )
 def test_faulty_section_is_refused_by_field(tmp_path: Path, section: str, problem: str) -> None:
     with pytest.raises(ConfigInvalid) as error:
-        load_file(written(tmp_path, section))
+        read_file(written(tmp_path, section))
     assert problem in str(error.value)
 
 

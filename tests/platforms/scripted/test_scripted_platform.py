@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scripted_world import SECRET, ScriptedWorld
 
-from nni_manager.config.experiment_file import load_file
+from nni_manager.config.experiment_file import read_file
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, ConfigInvalid, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
@@ -455,7 +455,8 @@ def test_capabilities_follow_from_the_settings(settings: JSON, capabilities: tup
 
 @pytest.mark.unit
 def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
-    spec = load_file(written(tmp_path, "trials: [{delay: 1m, duration: 0.5, match: {every: 2}}], outage: {for: 1h}"))
+    section = "trials: [{delay: 1m, duration: 0.5, match: {every: 2}}], outage: {for: 1h}"
+    spec = read_file(written(tmp_path, section)).spec
     settings = spec.platforms[0].settings
     assert settings["trials"][0]["delay"] == 60 and settings["trials"][0]["duration"] == 0.5  # type: ignore[index]
     assert settings["outage"] == {"after": 0.0, "for": 3600}
@@ -475,14 +476,14 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
 )
 def test_faulty_section_is_refused_by_field(tmp_path: Path, section: str, problem: str) -> None:
     with pytest.raises(ConfigInvalid) as error:
-        load_file(written(tmp_path, section))
+        read_file(written(tmp_path, section))
     assert problem in str(error.value)
 
 
 @pytest.mark.unit
 def test_a_command_of_several_lines_needs_no_container(tmp_path: Path) -> None:
     path = written(tmp_path, "launch: external", command='"one\\ntwo"')
-    spec, fine = load_file(path), load_file(CONFIGS / "digits-scripted.yml")
+    spec, fine = read_file(path).spec, read_file(CONFIGS / "digits-scripted.yml").spec
     with pytest.raises(InvalidInput, match=r"^trialCommand: has several lines"):
         ScriptedPlatform.check(spec, registry.config_of(spec.platforms[0]))
     ScriptedPlatform.check(fine, registry.config_of(fine.platforms[0]))
