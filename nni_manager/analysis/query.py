@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 #: Key of a result that is a plain number, and of the entry that tuners see.
 DEFAULT_KEY = "default"

@@ -17,7 +17,7 @@ from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
 from nni_manager.analysis.query import DEFAULT_KEY, Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 
 SUCCEEDED = STATUSES.index(TrialStatus.SUCCEEDED)
 OPEN = [STATUSES.index(status) for status in OPEN_STATUSES]

@@ -12,7 +12,7 @@ from nni_manager.analysis.query import Query
 from nni_manager.api.context import Context, ExperimentId
 from nni_manager.api.errors import documented
 from nni_manager.api.schemas.daemon import Wire
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 router = APIRouter(prefix="/api/v1/experiments/{id}/analysis", tags=["trials"])
 

@@ -19,7 +19,7 @@ from nni_manager.api.schemas.trials import AddedTrial, MetricList, NewTrial, Tri
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.ids import TRIAL_ID
 from nni_manager.domain.metrics import MetricType
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.tensorboard.board import Board, BoardStatus
 from nni_manager.store.experiment import answers
 from nni_manager.store.experiment.answers import Page

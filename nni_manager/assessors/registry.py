@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 import nni_manager.assessors
 from nni_manager.assessors.contract import Assessor
-from nni_manager.domain.algorithm import Algorithm, Catalogue
+from nni_manager.domain.algorithm import Algorithm, AlgorithmSpec, Catalogue
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import AlgorithmSpec
 
 _MODE = "optimize_mode"
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from nni_manager.domain.errors import ConfigInvalid, Problem
 
 if TYPE_CHECKING:
-    from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+    from nni_manager.domain.algorithm import AlgorithmSpec
+    from nni_manager.domain.experiment import ExperimentSpec
 
 # the same as in config.registered_algorithms, which takes time to import and is rarely needed
 _FILE = "algorithms.json"

@@ -16,8 +16,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import IO, Any
 
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import ConfigInvalid, Problem
-from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 from trial_runner import protocol

@@ -14,6 +14,23 @@ from nni_manager.domain.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmSpec:
+    """A tuner or assessor: either a built-in `name` or a user's `class_name`."""
+
+    #: Canonical name of a built-in, e.g. ``TPE``; empty for a user's class.
+    name: str = ""
+    #: ``module.Class`` of a user's class; empty for a built-in.
+    class_name: str = ""
+    #: Absolute folder that holds the user's module.
+    code_directory: str = ""
+    class_args: Mapping[str, object] = field(default_factory=dict)
+    #: Of a tuner: key of final results → ``maximize`` or ``minimize``; empty: one number, `default`, is what counts.
+    objectives: Mapping[str, object] = field(default_factory=dict)
+    #: Of a tuner with objectives: key of final results → a constraint such as ``<= 8``.
+    constraints: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
     """The description of one algorithm, without importing it."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.job import JobHandle
@@ -113,23 +114,6 @@ class Hold:
     sentence: str
     #: Traceback or stack, or empty.
     details: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlgorithmSpec:
-    """A tuner or assessor: either a built-in `name` or a user's `class_name`."""
-
-    #: Canonical name of a built-in, e.g. ``TPE``; empty for a user's class.
-    name: str = ""
-    #: ``module.Class`` of a user's class; empty for a built-in.
-    class_name: str = ""
-    #: Absolute folder that holds the user's module.
-    code_directory: str = ""
-    class_args: Json = field(default_factory=dict)
-    #: Of a tuner: key of final results → ``maximize`` or ``minimize``; empty: one number, `default`, is what counts.
-    objectives: Json = field(default_factory=dict)
-    #: Of a tuner with objectives: key of final results → a constraint such as ``<= 8``.
-    constraints: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

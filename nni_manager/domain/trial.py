@@ -15,35 +15,8 @@ from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
+from nni_manager.domain.trial_status import FAILED_STATUSES, TrialStatus
 from trial_runner import protocol
-
-
-class TrialStatus(StrEnum):
-    """The status of a trial, in NNI's words."""
-
-    #: No job of it runs; the wait reason says why.
-    WAITING = "WAITING"
-    #: Its command runs.
-    RUNNING = "RUNNING"
-    #: Its platform cannot be asked for 30 s or more.
-    UNKNOWN = "UNKNOWN"
-    #: Exit code 0.
-    SUCCEEDED = "SUCCEEDED"
-    #: Its own code failed, or its job was refused.
-    FAILED = "FAILED"
-    #: A user asked, or the experiment was stopped.
-    USER_CANCELED = "USER_CANCELED"
-    #: The platform ended it and no attempt is left.
-    SYS_CANCELED = "SYS_CANCELED"
-    #: The assessor or `maxTrialDuration` asked.
-    EARLY_STOPPED = "EARLY_STOPPED"
-
-    @property
-    def is_final(self) -> bool:
-        return self not in OPEN_STATUSES
-
-
-OPEN_STATUSES = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.UNKNOWN)
 
 
 class StopRequest(StrEnum):
@@ -226,8 +199,6 @@ def _seen(message: str, last_words: str) -> str:
     return ": ".join(filter(None, (seen, last_words)))
 
 
-#: Statuses of trials that failed, by their own code or by their platform.
-FAILED_STATUSES = (TrialStatus.FAILED, TrialStatus.SYS_CANCELED)
 #: ``/data/x.csv``, ``~/x``, ``data/x``, ``C:\\x``, the part of an address after its scheme.
 _PATH = re.compile(r"(?:[A-Za-z]:\\|~?/|[\w.-]+/)[^\s'\"`,;()<>\[\]{}]*")
 #: Numbers, hexadecimal addresses, IP addresses, and names that hold a digit, as ids do.

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TextIO
 
 from nni_manager.client.formats import cut, direction, duration, number
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.trial import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial_status import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
 
 State = Mapping[str, Any]
 

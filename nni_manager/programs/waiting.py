@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nni_manager.client.formats import direction, number
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.programs import pareto_set, progress
 from nni_manager.programs.progress import Display, State
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.objectives import Goals
 from nni_manager.domain.space.parameters import ParameterSource
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 #: Results of earlier experiments: objects with ``parameter`` and ``value``.
 Data = Sequence[Mapping[str, object]]

@@ -18,7 +18,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeModeName, default_number
 from nni_manager.domain.space.parameters import ParameterSource
 from nni_manager.domain.space.search_space import SearchSpace, parse
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners.brackets import Brackets, largest
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
 from nni_manager.tuners.random import chosen_seed, draw

@@ -16,7 +16,7 @@ from typing import Literal
 
 from nni_manager.domain.metrics import OptimizeModeName, default_number
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
 from nni_manager.tuners.random import chosen_seed
 

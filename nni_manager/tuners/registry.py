@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nni_manager.domain.algorithm import Algorithm, Catalogue, NniAlgorithm
+from nni_manager.domain.algorithm import Algorithm, AlgorithmSpec, Catalogue, NniAlgorithm
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.domain.objectives import Goals
 from nni_manager.tuners.contract import Tuner
 

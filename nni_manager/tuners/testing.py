@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 
 from nni_manager.domain.space.search_space import parse
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners.contract import Pending, Result, Tuner
 
 Space = Mapping[str, object]

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.domain.service import ServiceStatus
-from nni_manager.domain.trial import FAILED_STATUSES
+from nni_manager.domain.trial_status import FAILED_STATUSES
 from nni_manager.store.index.overview import Overview
 from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import shown_experiments

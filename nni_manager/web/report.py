@@ -22,7 +22,7 @@ from nni_manager.analysis.query import Query
 from nni_manager.analysis.service import Analysis
 from nni_manager.config.secrets import mask
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import experiments
 from nni_manager.web import config_page, shown_experiments, static_files
 from nni_manager.web.rendering import PagesContext, environment

@@ -8,7 +8,7 @@ from typing import Any
 
 from nni_manager.config.reading.scalars import seconds
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.trial import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial_status import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import trial_reads

@@ -18,7 +18,8 @@ from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import TrialStatus, failure_key
+from nni_manager.domain.trial import failure_key
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import jobs, metrics, trials
 from nni_manager.store.migrate import migrate

@@ -11,7 +11,7 @@ import pytest
 
 from nni_manager.analysis.answers import parameters, results
 from nni_manager.analysis.questions import QUESTIONS
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from tests.analysis.filled import Filled, filled
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nni_manager.analysis.answers import pareto
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from tests.analysis.filled import Filled
 
 pytestmark = pytest.mark.unit

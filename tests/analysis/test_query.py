@@ -9,7 +9,7 @@ import pytest
 from nni_manager.analysis.query import Condition, Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 pytestmark = pytest.mark.unit
 

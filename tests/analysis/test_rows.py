@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from tests.analysis.filled import Filled
 
 pytestmark = pytest.mark.unit

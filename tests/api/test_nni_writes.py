@@ -13,7 +13,7 @@ import pytest
 from nni_manager.api.nni import trials
 from nni_manager.domain.errors import StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from tests.api.world import MemoryPlatform, World
 

@@ -17,7 +17,7 @@ from nni_manager.api import metrics
 from nni_manager.api.application import create_application
 from nni_manager.api.runners import trial_listener
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 from nni_manager.store import migrate

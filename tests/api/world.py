@@ -36,7 +36,7 @@ from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections

@@ -6,8 +6,8 @@ import pytest
 
 from nni_manager.assessors import registry
 from nni_manager.assessors.medianstop import Medianstop
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import AlgorithmSpec
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import jobs, metrics, trials
 from tests.store.life import add_with

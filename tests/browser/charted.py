@@ -14,7 +14,7 @@ from typing import Any
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.folder import Folder
 from tests.api.world import CREATED_MS, World
 

@@ -14,6 +14,7 @@ from nni_manager.api.application import create_application
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.listeners import tcp_listener
 from tests.api.world import World, make_world
+from tests.browser.shared_page import ONE_PROCESS, Stage, open_shared
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [
@@ -30,14 +31,30 @@ ARGUMENTS = [
 ]
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process has them all, and starts the browser once."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     async with make_world(tmp_path, monkeypatch) as world:
         yield world
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def site(world: World) -> AsyncIterator[str]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stage() -> AsyncIterator[tuple[Stage, str]]:
+    """What answers, and its URL."""
+    stage = Stage()
+    async with tcp_listener(stage) as address:
+        yield stage, f"http://127.0.0.1:{address.port}"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(world: World, stage: tuple[Stage, str]) -> AsyncIterator[str]:
     """URL of the pages."""
     pages = create_pages(
         PagesContext(
@@ -49,15 +66,16 @@ async def site(world: World) -> AsyncIterator[str]:
             data_directory=world.data,
         )
     )
-    async with tcp_listener(create_application(world.context, pages=pages)) as address:
-        yield f"http://127.0.0.1:{address.port}"
-        world.stopping.set()
+    played, url = stage
+    async with played.play(create_application(world.context, pages=pages), world.stopping):
+        yield url
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """For all tests of a module, which share its event loop; each has a context of its own."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(stage: tuple[Stage, str]) -> AsyncIterator[Browser]:
+    """For all tests, which share its event loop; the first context is the shared one."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, ONE_PROCESS])
+        await open_shared(browser, stage[1])
         yield browser
         await browser.close()

@@ -16,7 +16,7 @@ from tests.api.world import World
 from tests.browser.charted import charted
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 CHARTS = ["results", "curves", "parallel", "effect", "importance", "pair", "distribution", "timeline"]
 #: Two processors that others use, too.

@@ -13,7 +13,7 @@ from tests.browser.charted import charted
 from tests.browser.test_charts_in_browser import LONG_MS, drawn, state_of
 from tests.browser.test_pages_in_browser import page_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 FITS = "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 

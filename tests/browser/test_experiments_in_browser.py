@@ -17,7 +17,7 @@ from tests.browser.test_charts_in_browser import LONG_MS, drawn, state_of
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 from tests.web import gpu_service
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 
 async def some(world: World) -> None:

@@ -19,7 +19,7 @@ from tests.api.listeners import tcp_listener
 from tests.api.world import World
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
 
 #: A foreign host name that points at this machine: another site, as in DNS rebinding.
 EVIL = "evil.example"
@@ -64,7 +64,7 @@ async def foreign_page(browser: Browser, host: str) -> AsyncIterator[Page]:
         await context.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def evil_browser() -> AsyncIterator[Browser]:
     """A browser that also resolves the foreign name."""
     rules = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
@@ -75,7 +75,7 @@ async def evil_browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def experiment(site: str, world: World) -> str:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         return str((await api.post("/api/v1/experiments", json=world.config())).json()["id"])

@@ -10,7 +10,7 @@ from tests.browser.charted import charted
 from tests.browser.test_charts_in_browser import LONG_MS, drawn
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 #: Least pixels of a target, by WCAG 2.2.
 _LEAST = 24

@@ -11,15 +11,16 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, ConsoleMessage, Page, Response, Route, expect
 
 from nni_manager.api.application import create_application
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.listeners import tcp_listener
 from tests.api.world import World
+from tests.browser.shared_page import opened
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
 
 TOKEN = "correct horse battery"
 HOLD = Hold(
@@ -32,16 +33,21 @@ HOLD = Hold(
 @asynccontextmanager
 async def page_of(browser: Browser, **options: Any) -> AsyncIterator[Page]:
     """A page; the test fails on any error of the browser."""
-    context = await browser.new_context(**options)
-    page = await context.new_page()
     troubles: list[str] = []
-    page.on("console", lambda message: troubles.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on(
-        "response", lambda answer: troubles.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
-    )
-    yield page
-    await context.close()
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            troubles.append(message.text)
+
+    def answered(answer: Response) -> None:
+        if answer.status >= 400:
+            troubles.append(f"{answer.status} {answer.url}")
+
+    async with opened(browser, **options) as page:
+        page.on("console", heard)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("response", answered)
+        yield page
     assert troubles == []
 
 

@@ -14,7 +14,7 @@ from tests.browser.test_charts_in_browser import LONG_MS, chart
 from tests.browser.test_pages_in_browser import page_of
 from tests.browser.test_table_in_browser import numbers, seeded
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 SET = "async changes => (await import('/static/state.js')).state.set(changes)"
 REFRESH = "async () => { (await import('/static/live.js')).live.refresh(); }"
@@ -110,7 +110,8 @@ async def test_what_the_reader_asks_for_is_shown_though_refresh_is_off(
 
 async def test_charts_of_trials_that_were_looked_at_are_let_go(site: str, world: World, browser: Browser) -> None:
     await charted(world, "charted", 30)
-    async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
+    # others in its process would be counted, too
+    async with page_of(browser, is_alone=True, viewport={"width": 1400, "height": 900}) as page:
         session = await page.context.new_cdp_session(page)
         await page.goto(f"{site}/experiments/charted/trials?sort=number&status=SUCCEEDED")
         all_ = await numbers(page)

@@ -13,7 +13,7 @@ from tests.browser.charted import charted
 from tests.browser.objectives import with_objectives
 from tests.browser.test_charts_in_browser import LONG_MS
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 _CHARTS = ("results", "curves", "effect", "distribution", "timeline")
 

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, Route, expect
 from tests.benchmarks.upstream import free_port
 from tests.live_daemon import Daemon, running_daemon
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 #: Each result waits for a file with its name.
 TRIAL = """

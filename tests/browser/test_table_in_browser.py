@@ -17,7 +17,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.api.world import World
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of, put_on_hold
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
 
 SPACE = {
     "x": {"_type": "uniform", "_value": [0, 1]},

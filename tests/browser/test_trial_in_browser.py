@@ -16,7 +16,7 @@ from tests.api.listeners import tcp_listener
 from tests.api.world import World
 from tests.browser.test_pages_in_browser import TOKEN, is_wider_than_screen, page_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOSTILE = '"><script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">'
 

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, expect
 
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, id_in, state_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
 
 
 @pytest.fixture

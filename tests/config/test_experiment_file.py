@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nni_manager.config.experiment_file import CHANGEABLE, change, from_canonical, load, read_file
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
-from nni_manager.domain.experiment import AlgorithmSpec
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import ServiceStatus, WaitCode
 from nni_manager.domain.space import search_space
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners import registry as tuners
 from nni_manager.tuners.optuna_tpe import TpeArguments
 from tests.api.world import World, make_world

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import WaitCode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,8 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import TrialStatus, failure_key, reason_in_words
+from nni_manager.domain.trial import failure_key, reason_in_words
+from nni_manager.domain.trial_status import TrialStatus
 
 pytestmark = pytest.mark.unit
 

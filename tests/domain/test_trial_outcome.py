@@ -10,16 +10,8 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.trial import (
-    OPEN_STATUSES,
-    Outcome,
-    StopRequest,
-    TrialStatus,
-    explain,
-    failure_reason,
-    outcome,
-    reason_in_words,
-)
+from nni_manager.domain.trial import Outcome, StopRequest, explain, failure_reason, outcome, reason_in_words
+from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,8 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.trial import Outcome, TrialStatus, outcome
+from nni_manager.domain.trial import Outcome, outcome
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.kubernetes.jobs.job_memory import JobMemory, Read
 from nni_manager.platforms.adl import states as adl
 from nni_manager.platforms.dlc import states as dlc

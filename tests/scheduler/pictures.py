@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import (
-    AlgorithmSpec,
     ExperimentSpec,
     ExperimentStatus,
     Hold,
@@ -19,7 +19,8 @@ from nni_manager.domain.experiment import (
 )
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.space.parameters import Proposal
-from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
+from nni_manager.domain.trial import OpenTrial, StopRequest
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.planning.decisions import AskTuner, Cancel, Decisions, Forget, Submit
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan

@@ -15,7 +15,8 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource, Proposal
-from nni_manager.domain.trial import StopRequest, TrialStatus
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState
 from nni_manager.scheduler.turns.turn import Seen, take_turn

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.experiment import AlgorithmSpec, HoldCode
+from nni_manager.domain.algorithm import AlgorithmSpec
+from nni_manager.domain.experiment import HoldCode
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from tests.scheduler.fake_tuner import Script, died, feeding, raised

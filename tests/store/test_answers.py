@@ -16,7 +16,7 @@ from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import answers, jobs, metrics, trials
 from nni_manager.store.experiment.answers import TRIAL_ORDERS, Page
 from nni_manager.store.experiment.metrics import OutboxPart

@@ -11,7 +11,8 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.space.parameters import Parameters
-from nni_manager.domain.trial import StopRequest, TrialStatus
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import experiments, history, jobs, trials
 from tests.store.life import add, end, final, intermediate, one, report, start
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners.contract import Result, Tuner
 from nni_manager.tuners.testing import dimension, result
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners.anneal import Anneal
 from nni_manager.tuners.contract import Tuner
 from nni_manager.tuners.random import Random

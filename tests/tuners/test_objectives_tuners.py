@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.domain.objectives import Goals, extended_set
 from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners import registry

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.tuners import registry
 from nni_manager.tuners.contract import Tuner
 from nni_manager.tuners.grid import GridSearch

@@ -18,6 +18,7 @@ import pytest
 from playwright.async_api import Browser
 
 from tests.browser.conftest import browser as browser  # a fixture
+from tests.browser.conftest import stage as stage  # which it needs
 from tests.live_daemon import Daemon, running_daemon
 from tests.upstream.page_driver import NniPage, expect, nni_page
 from tests.upstream.page_front import front, static_files
@@ -25,7 +26,7 @@ from tests.upstream.page_front import front, static_files
 pytestmark = [
     pytest.mark.upstream,
     pytest.mark.timeout(1200),  # the first test of a session may install nni
-    pytest.mark.asyncio(loop_scope="module"),  # as the browser is
+    pytest.mark.asyncio(loop_scope="session"),  # as the browser is
 ]
 
 #: The third trial fails; the sixth and seventh wait for a file after their intermediate results, later ones before

@@ -19,7 +19,8 @@ from nni_manager.analysis.json_text import number, short
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.analysis.selection import Asked
 from nni_manager.domain.errors import InvalidInput, NotFound
-from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words
+from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 from nni_manager.store.experiment import trial_columns
 
 #: Characters of a value that a row has; of a longer one its beginning.

@@ -17,7 +17,8 @@ from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives import Goals
-from nni_manager.domain.trial import TrialStatus, reason_in_words
+from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import stored_config
 from nni_manager.store.experiment import trial_columns
 from nni_manager.store.experiment.trial_columns import Row

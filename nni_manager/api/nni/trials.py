@@ -32,7 +32,7 @@ from nni_manager.api.nni.addressed import (
     trial_of,
 )
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.commands import Readable
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment

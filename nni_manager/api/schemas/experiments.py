@@ -11,7 +11,7 @@ from nni_manager.api.schemas.platforms import TrainingService
 from nni_manager.api.schemas.provenance import Provenance
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.index.best_results import MOST
 from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES
 

@@ -11,7 +11,8 @@ from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.space.parameters import ParameterSource
-from nni_manager.domain.trial import StopRequest, TrialStatus
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.trial_status import TrialStatus
 
 
 class Wait(Wire):

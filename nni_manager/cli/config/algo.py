@@ -15,8 +15,8 @@ from nni_manager.cli import output
 from nni_manager.cli.output import Column, echo_json
 from nni_manager.cli.session import data_directory_option
 from nni_manager.client.caller import MANAGER_VARIABLE, own_environment, resolve_data_directory
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import ConfigInvalid
-from nni_manager.domain.experiment import AlgorithmSpec
 
 if TYPE_CHECKING:
     from nni_manager.config.registered_algorithms import Registered

@@ -20,7 +20,7 @@ import click
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, ManagerClient, to_read
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 Record = dict[str, Any]
 #: (trial, attempt) → JSON texts of that attempt's results, the final one last.

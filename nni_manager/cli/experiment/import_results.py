@@ -13,7 +13,7 @@ from nni_manager.cli.experiment.export import FACTS
 from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 #: Bytes of JSON per request; the API's limit is 8 MB.
 _BATCH_BYTES = 4_000_000

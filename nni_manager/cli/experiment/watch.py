@@ -19,7 +19,7 @@ from nni_manager.cli.session import Connect, ManagerClient, to_read
 from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.client.formats import cut, duration, moment, number
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.programs import progress
 from nni_manager.programs.progress import Display
 from nni_manager.programs.waiting import StateFeed, StreamEnded, Watch, broken_off

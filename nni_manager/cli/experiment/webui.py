@@ -10,7 +10,7 @@ from nni_manager.cli import session
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.session import Connect, ManagerClient, same_daemon, to_read
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 Json = dict[str, Any]
 

@@ -17,7 +17,8 @@ from nni_manager.cli.session import Connect, ManagerClient, connected, same_daem
 from nni_manager.client.formats import compact, duration, moment, number, objectives
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
-from nni_manager.domain.trial import TrialStatus, reason_in_words
+from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.programs.waiting import without_best
 
 trial_option = click.option(

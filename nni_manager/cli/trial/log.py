@@ -19,7 +19,7 @@ from nni_manager.cli.experiment.selection import choose_trial, trial_help
 from nni_manager.cli.session import Connect, to_read
 from nni_manager.cli.trial.commands import trial_option
 from nni_manager.domain.errors import NniManagerError, NotFound
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import LogPart, ManagerClient

@@ -30,8 +30,8 @@ from nni_manager.config.sections.platform_section import (
 )
 from nni_manager.config.sections.search_space import judge_dimensions, judge_whole, read_search_space
 from nni_manager.config.sections.section import Section
-from nni_manager.domain.algorithm import Catalogue
-from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
+from nni_manager.domain.algorithm import AlgorithmSpec, Catalogue
+from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.domain.service import NAME, service_names, without_name
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 

@@ -16,8 +16,9 @@ from nni_manager.config.reading.document import MAX_DEPTH, Document, Path, Unrea
 from nni_manager.config.reading.scalars import mapping, text
 from nni_manager.config.reading.source import MAX_SEARCH_SPACE_BYTES, Source, read_text, spell
 from nni_manager.config.sections.section import Section
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import BadDimension, ConfigInvalid, InvalidInput, Problem
-from nni_manager.domain.experiment import AlgorithmSpec, ConfigWarning
+from nni_manager.domain.experiment import ConfigWarning
 from nni_manager.domain.space import search_space
 from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import SearchSpace

@@ -10,7 +10,8 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold, NeedlessCheckp
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
-from nni_manager.domain.trial import StopRequest, TrialStatus
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.trial_status import TrialStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

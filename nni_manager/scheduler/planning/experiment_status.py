@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line, printable
-from nni_manager.domain.trial import TrialStatus, reason_in_words
+from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.planning.snapshot import Snapshot
 from trial_runner import protocol

@@ -18,16 +18,8 @@ from nni_manager.domain.evidence import (
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import (
-    PLATFORM_FAILURES,
-    OpenTrial,
-    Outcome,
-    StopRequest,
-    TrialStatus,
-    explain,
-    failure_key,
-    outcome,
-)
+from nni_manager.domain.trial import PLATFORM_FAILURES, OpenTrial, Outcome, StopRequest, explain, failure_key, outcome
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning.decisions import (
     Cancel,
     Decisions,

@@ -19,7 +19,8 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import OpenTrial, TrialStatus
+from nni_manager.domain.trial import OpenTrial
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     AskTuner,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.domain.space.parameters import ParameterSource
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners import registry as tuners
 from nni_manager.tuners.contract import Pending, Result, Tuner
 from trial_runner.tuner_host.process import serve

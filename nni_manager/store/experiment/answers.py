@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

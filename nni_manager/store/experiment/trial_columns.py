@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.domain.trial_status import OPEN_STATUSES
 from nni_manager.store.experiment.answers import TRIAL, TRIALS
 
 Row = tuple[Any, ...]

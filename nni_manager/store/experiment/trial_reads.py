@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import answers
 
 

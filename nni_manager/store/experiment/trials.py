@@ -17,7 +17,8 @@ from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.text import spelled
-from nni_manager.domain.trial import OpenTrial, StopRequest, TrialStatus
+from nni_manager.domain.trial import OpenTrial, StopRequest
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment.jobs import ATTEMPT_COLUMNS
 
 _OPEN = f"""

@@ -11,7 +11,7 @@ import sqlite3
 from typing import Any
 
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.domain.trial_status import OPEN_STATUSES
 
 #: Greater than every sequence id and metric id.
 END = 2**62

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder

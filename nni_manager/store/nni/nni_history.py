@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from nni_manager.domain.metrics import MetricType, default_number
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import stored_config
 
 

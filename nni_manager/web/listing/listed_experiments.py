@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
-from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 from nni_manager.scheduler.changes import Changes
 from nni_manager.store import stored_config
 from nni_manager.store.connection import Connection

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from nni_manager.analysis.query import Condition, Query, joined, split
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.web import formats
 
 #: Not part of what a page shows: fields of forms that are sent along.

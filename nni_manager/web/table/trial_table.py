@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.analysis.flattened import flat, parsed
-from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.domain.trial_status import OPEN_STATUSES
 from nni_manager.web import formats
 from nni_manager.web.table.page_query import PageQuery
 

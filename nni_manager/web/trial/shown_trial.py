@@ -16,7 +16,8 @@ from starlette.responses import Response, StreamingResponse
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
-from nni_manager.domain.trial import OPEN_STATUSES, reason_in_words
+from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.trial_status import OPEN_STATUSES
 from nni_manager.scheduler.experiments.attempt_logs import LogFile, file_here
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection

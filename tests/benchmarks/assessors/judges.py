@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.assessors import registry
-from nni_manager.domain.experiment import AlgorithmSpec
+from nni_manager.domain.algorithm import AlgorithmSpec
 from tests.benchmarks.assessors.replay import Curve
 
 #: Serves one assessor of NNI: a line of JSON is answered by another one.

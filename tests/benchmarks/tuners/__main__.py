@@ -15,7 +15,7 @@ from pathlib import Path
 # One thread for each process; has to stand before numpy is imported.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
-from nni_manager.domain.experiment import AlgorithmSpec
+from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.tuners import registry
 from nni_manager.tuners.contract import Tuner
 from tests.benchmarks.tuners import ask_time, families, measures

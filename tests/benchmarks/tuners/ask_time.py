@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners.contract import Result
 from tests.benchmarks.tuners import smooth
 from tests.benchmarks.tuners.loop import MakeTuner

@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Callable
 
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners.contract import Result, Tuner
 from tests.benchmarks.tuners.problem import Problem
 

@@ -1,0 +1,36 @@
+"""The status of a trial, apart from `trial`: a tuner's process needs nothing else of a trial, and each experiment waits
+for its imports."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TrialStatus(StrEnum):
+    """The status of a trial, in NNI's words."""
+
+    #: No job of it runs; the wait reason says why.
+    WAITING = "WAITING"
+    #: Its command runs.
+    RUNNING = "RUNNING"
+    #: Its platform cannot be asked for 30 s or more.
+    UNKNOWN = "UNKNOWN"
+    #: Exit code 0.
+    SUCCEEDED = "SUCCEEDED"
+    #: Its own code failed, or its job was refused.
+    FAILED = "FAILED"
+    #: A user asked, or the experiment was stopped.
+    USER_CANCELED = "USER_CANCELED"
+    #: The platform ended it and no attempt is left.
+    SYS_CANCELED = "SYS_CANCELED"
+    #: The assessor or `maxTrialDuration` asked.
+    EARLY_STOPPED = "EARLY_STOPPED"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in OPEN_STATUSES
+
+
+OPEN_STATUSES = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.UNKNOWN)
+#: Statuses of trials that failed, by their own code or by their platform.
+FAILED_STATUSES = (TrialStatus.FAILED, TrialStatus.SYS_CANCELED)
