@@ -10,7 +10,6 @@ import abc
 import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
@@ -143,7 +142,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         try:
             await self._enter()
         except BaseException:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
             raise
         return self
 
@@ -182,9 +181,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             raise PlatformUnavailable(kind.missing(), refused=True)
         return found
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
         self._stack = AsyncExitStack()
         self._lease, self._jobs, self._service = None, None, None
@@ -330,7 +327,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
         finally:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
 
     async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:
         try:
@@ -343,5 +340,5 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left in the namespace: {refusal}") from None
         finally:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
         return [one.told for one in found]

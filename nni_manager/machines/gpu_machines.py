@@ -97,16 +97,11 @@ class MachinePool:
         self._placement = Placement(
             self._places,
             f"{host.experiment_id}/{host.service}",
-            demands=self._demands(),
+            demands={name: parked.demand for name, parked in self._machines.items()},
             code=WaitCode.GPU,
             wake=wake,
         )
         self._away: Mapping[str, str] = {}
-
-    def change(self, machines: Iterable[PoolMachine]) -> None:
-        """Takes another list of machines; jobs of removed ones run on and have their places until they end."""
-        self._machines = {parked.machine.name: parked for parked in machines}
-        self._placement.change(self._demands())
 
     def reach(self, away: Mapping[str, str]) -> None:
         """Notes which machines cannot be reached now, and why: `away` is machine → sentence."""
@@ -202,9 +197,6 @@ class MachinePool:
     @property
     def _reached(self) -> list[PoolMachine]:
         return [parked for name, parked in self._machines.items() if name not in self._away]
-
-    def _demands(self) -> dict[str, Demand]:
-        return {name: parked.demand for name, parked in self._machines.items()}
 
 
 def _raise_if_none_answers(answers: Sequence[BaseException | None]) -> None:

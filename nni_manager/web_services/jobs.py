@@ -11,7 +11,6 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Collection, Iterable, Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
@@ -47,23 +46,6 @@ class UnlistedJobs:
 _MOST_ASKED = 10
 
 
-class Followed:
-    """The numbers of jobs that experiments follow on an account."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[str, int] = {}
-
-    def note(self, owner: str, jobs: int) -> None:
-        """Notes how many jobs an experiment follows; 0: none any more."""
-        self._jobs[owner] = jobs
-        if not jobs:
-            del self._jobs[owner]
-
-    @property
-    def total(self) -> int:
-        return sum(self._jobs.values())
-
-
 ListT = TypeVar("ListT")
 
 
@@ -82,8 +64,9 @@ class ListingAccount(WebAccount, Generic[ListT]):
         return await self._list.get(not_before_s)
 
     @cached_property
-    def followed(self) -> Followed:
-        return Followed()
+    def followed(self) -> dict[str, int]:
+        """The number of jobs that each experiment follows on the account, by owner of the lease."""
+        return {}
 
 
 AccountT = TypeVar("AccountT", bound=ListingAccount[Any])
@@ -141,11 +124,9 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         self._folders.enter(self._made_storage())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._folders.leave()
-        self._lease.connection.followed.note(self._owner, 0)
+        self._lease.connection.followed.pop(self._owner, None)
         await self._lease.leave()
 
     def _accepted(self, spec: JobSpec, data: str) -> JobHandle:
@@ -176,6 +157,11 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
 
     async def close(self) -> None:
         await self._folders.storage.remove_shared()
+
+
+def names_of(spec: JobSpec, separator: str) -> list[str]:
+    """The names that a job may get: the documented one, and another where a foreign job has that."""
+    return [spec.name, f"{spec.name}{separator}{spec.nonce[:8]}"] if spec.nonce else [spec.name]
 
 
 async def all_of(calls: Iterable[Awaitable[object]]) -> None:

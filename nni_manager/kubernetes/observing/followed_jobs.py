@@ -198,14 +198,8 @@ async def _execute(cluster: Cluster, pod: Object, verb: str, stdin: AsyncIterato
     path = PODS.path(cluster.namespace, pod["metadata"]["name"])
     command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
     container = str(runner_container(pod).get("name") or "")
-    client = await cluster.client()
-    try:
-        return await execute(client, path, container, command, stdin, _COMMAND_S)
-    except Refusal as refusal:
-        if refusal.status != 401:
-            raise
-    await cluster.renew(client)  # refused before anything was sent
-    return await execute(await cluster.client(), path, container, command, stdin, _COMMAND_S)
+    # a refused one has sent nothing
+    return await cluster.renewing(lambda client: execute(client, path, container, command, stdin, _COMMAND_S))
 
 
 #: Bytes of a pod's log that are read at most.

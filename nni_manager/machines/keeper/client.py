@@ -66,26 +66,11 @@ class Listener(Protocol):
         """Called when the connection is lost: nothing is known until `on_connected`."""
 
 
-class IgnoringListener:
+class IgnoringListener(Listener):
     """A listener that ignores what it hears; there only so that there is a connection."""
 
-    async def on_connected(self) -> None:
-        pass
-
-    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
-        pass
-
-    def on_ended(self, job_name: str, job: Job) -> None:
-        pass
-
-    def on_changed(self, job_name: str, job: Job) -> None:
-        pass
-
-    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
-        pass
-
-    def on_disconnected(self) -> None:
-        pass
+    def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
+        return asyncio.sleep(0)
 
 
 class Watcher(Protocol):

@@ -28,10 +28,6 @@ from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host
 from trial_runner import protocol
 
-#: Of a LOST job at a keeper of an earlier version.
-_UNSAID = "its keeper lost it, and is of a version that does not say how"
-
-
 _STATES = {
     protocol.PREPARING: JobState.PENDING,
     protocol.RUNNING: JobState.RUNNING,
@@ -47,7 +43,7 @@ def job_report(job: Mapping[str, Any]) -> Observation:
         exit_code=job.get("exit_code"),
         signal=job.get("signal"),
         stderr_tail=job.get("stderr_tail") or "",
-        message=job.get("message") or (_UNSAID if state is JobState.LOST else ""),
+        message=job.get("message") or "",
         started_ms=_moment_ms(job.get("started_ago_ms")),
         ended_ms=_moment_ms(job.get("ended_ago_ms")),
         is_steady=True,

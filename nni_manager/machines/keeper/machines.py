@@ -111,8 +111,8 @@ class KeeperConnection(Connection):
         machine = self._gpu_machine
         if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
             return
-        answer = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
-        self._gpus_read_s = time.monotonic() - (answer["age_s"] if answer else 0.0)
+        answer = (await self.keeper.request("facts", gpus=max_age_s))["gpus"]
+        self._gpus_read_s = time.monotonic() - answer["age_s"]
         reading = GpuSample.parse(answer)
         if reading.error and (machine.reading is None or machine.reading.error != reading.error):
             log.warning("the GPUs of %s cannot be read: %s", machine.called, reading.error)

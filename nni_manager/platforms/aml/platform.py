@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import httpx
@@ -34,7 +32,7 @@ from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.web_services.account import Refused, WebLease
-from nni_manager.web_services.jobs import UnlistedJobs, all_of
+from nni_manager.web_services.jobs import UnlistedJobs, all_of, names_of
 from trial_runner import protocol
 
 #: Seconds that copying a job's files may take after its end.
@@ -131,9 +129,7 @@ class AmlPlatform(Platform[AmlConfig]):
         self._blobs = Blobs(place, self._blob_tokens, self.transport)
         self._mirror = Mirror(self._blobs, self.host.max_log_bytes)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -164,12 +160,12 @@ class AmlPlatform(Platform[AmlConfig]):
         await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
         await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
         body = jobs.creation(self.config, spec, resource=self.config.resource, code=code, folder=folder)
-        for name in jobs.names(spec):
+        names = names_of(spec, "-")
+        for name in names:
             taken = await self._put(name, body)
             if jobs.is_ours(taken, spec):
-                data = json.dumps({"name": name})
-                return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
-        raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
+                return JobHandle(platform="aml", version=1, job_name=spec.name, data=name, link=states.link(taken))
+        raise SubmitRejected(f"the workspace has other jobs called {' and '.join(names_of(spec, '-'))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
         """The job of that name, created or found; a found one may be foreign. The same body twice is the same job.
@@ -201,14 +197,14 @@ class AmlPlatform(Platform[AmlConfig]):
                 task.result()  # a fault of ours, which must not go unseen
         try:
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
-            missing = [handle for handle in handles if _name(handle) not in listed]
+            missing = [handle for handle in handles if handle.data not in listed]
             asked = {handle: await self._ask_for(handle) for handle in self._unlisted.due(missing)}
         except Refused as error:
             raise PlatformUnavailable(f"Azure ML: {error}") from None
-        return {handle: self._report(handle, listed.get(_name(handle)), asked) for handle in handles}
+        return {handle: self._report(handle, listed.get(handle.data), asked) for handle in handles}
 
     async def _ask_for(self, handle: JobHandle) -> Any | None:
-        return await self._lease.call(lambda account: account.get(f"jobs/{_name(handle)}"))
+        return await self._lease.call(lambda account: account.get(f"jobs/{handle.data}"))
 
     def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> Observation:
         if job is None and handle not in asked:
@@ -251,7 +247,7 @@ class AmlPlatform(Platform[AmlConfig]):
     # Ending
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._cancel([_name(handle) for handle in handles])
+        await self._cancel([handle.data for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Cancels jobs that still run and forgets all.
@@ -265,9 +261,9 @@ class AmlPlatform(Platform[AmlConfig]):
         for handle in handles:
             has_ended = (self._folder(handle.job_name) / protocol.EXIT_FILE).exists()
             if has_ended:
-                self._left.add(_name(handle))
+                self._left.add(handle.data)
             else:
-                going.append(_name(handle))
+                going.append(handle.data)
         await self._cancel(going)
         for handle in handles:
             self._pull.forget(handle.job_name)
@@ -307,7 +303,3 @@ class AmlPlatform(Platform[AmlConfig]):
         except Refused as error:  # it ended in that moment, or the next round sees that it did not
             if error.status not in (400, 404, 409):
                 raise PlatformUnavailable(f"Azure ML does not cancel {name}: {error}") from None
-
-
-def _name(handle: JobHandle) -> str:
-    return str(json.loads(handle.data)["name"])

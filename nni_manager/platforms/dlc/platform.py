@@ -13,7 +13,6 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
@@ -121,9 +120,7 @@ class DlcPlatform(Platform[DlcConfig]):
         self._folders.enter(self._storage)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._folders.leave()
         await self._jobs.close()
         await self._lease.leave()

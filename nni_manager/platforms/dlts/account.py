@@ -109,7 +109,7 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
 
     async def _listed(self) -> dict[str, Entry]:
         """The account's jobs in the team by their ids."""
-        limit = max(_LEAST, _PER_JOB * self.followed.total)
+        limit = max(_LEAST, _PER_JOB * sum(self.followed.values()))
         path = f"v2/clusters/{self._cluster}/teams/{quote(self._team, safe='')}/jobs"
         answer = await self.ask_json("GET", path, pace="list", params={"limit": str(limit)})
         if not isinstance(answer, list):

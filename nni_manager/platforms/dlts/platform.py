@@ -137,7 +137,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
     # Looking
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        self._lease.connection.followed.note(self._owner, len(handles))
+        self._lease.connection.followed[self._owner] = len(handles)
         listed = await self._lease.call(lambda account: account.jobs(self._accepted_s))
         entries = {handle: listed[handle.data] for handle in handles if handle.data in listed}
         unlisted = self._unlisted.due([handle for handle in handles if handle not in entries])

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
@@ -85,9 +84,7 @@ class LocalPlatform(Platform[LocalConfig]):
         await self.jobs.enter([_THIS_MACHINE] if self._pool is not None else [])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.want(0)
         await self.jobs.leave()

@@ -185,7 +185,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         self._longer = min(2 * self._longer, _MOST)
 
     async def _listed(self) -> Listing:
-        limit = min(max(_LEAST, _PER_JOB * self.followed.total) * self._longer, _MOST)
+        limit = min(max(_LEAST, _PER_JOB * sum(self.followed.values())) * self._longer, _MOST)
         params = {
             "username": self._user,
             "keyword": PREFIX,

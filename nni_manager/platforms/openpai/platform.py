@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -34,7 +33,7 @@ from nni_manager.shared_storage.mounted_storage import MountedStorage, variables
 from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from nni_manager.web_services.account import Refused
-from nni_manager.web_services.jobs import WebJobs, all_of
+from nni_manager.web_services.jobs import WebJobs, all_of, names_of
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -112,17 +111,18 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         if (wait_s := self._lease.connection.submit_wait_s()) > _SHORT_WAIT_S and not spec.is_repeat:
             return NoRoom(why=_too_often(wait_s))
         make = await self._maker(spec)
-        for name in _names(spec):
+        names = names_of(spec, "_")
+        for name in names:
             if spec.is_repeat and (found := await self._config(name)) is not None:
                 if jobs.is_of(found, spec):
-                    return self._handle(spec, name)
+                    return self._accepted(spec, name)
                 continue
             outcome = await self._send(make(name), spec)
             if isinstance(outcome, NoRoom):
                 return outcome
             if outcome:
-                return self._handle(spec, name)
-        raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(_names(spec))}; remove those")
+                return self._accepted(spec, name)
+        raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(names_of(spec, '_'))}; remove those")
 
     async def _maker(self, spec: JobSpec) -> Callable[[str], Json]:
         """Makes the job of a name, once what its container needs is on storage."""
@@ -160,15 +160,12 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     async def _config(self, name: str) -> Any | None:
         return await self._lease.call(lambda account: account.config(name))
 
-    def _handle(self, spec: JobSpec, name: str) -> JobHandle:
-        return self._accepted(spec, json.dumps({"name": name}))
-
     # Looking
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        self._lease.connection.followed.note(self._owner, len(handles))
+        self._lease.connection.followed[self._owner] = len(handles)
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
-        unlisted = [handle for handle in handles if _name(handle) not in listing.entries]
+        unlisted = [handle for handle in handles if handle.data not in listing.entries]
         asked = {handle: await self._asked(handle, listing) for handle in self._unlisted.due(unlisted)}
         reports = {}
         for handle in handles:
@@ -177,13 +174,13 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         return reports
 
     async def _seen(self, handle: JobHandle, listing: Listing) -> Observation:
-        entry = listing.entries.get(_name(handle))
+        entry = listing.entries.get(handle.data)
         if entry is None:
             return Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return await self._judged(handle, entry)
 
     async def _asked(self, handle: JobHandle, listing: Listing) -> Observation:
-        detail = await self._lease.call(lambda account: account.detail(_name(handle)))
+        detail = await self._lease.call(lambda account: account.detail(handle.data))
         if detail is None:
             return Observation(state=JobState.LOST, message="OpenPAI does not know the job any more")
         if listing.is_cut_off:
@@ -196,7 +193,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
             return self._ended[handle.job_name]
         detail = None
         if states.needs_detail(entry) and "appExitSpec" not in entry:
-            detail = await self._lease.call(lambda account: account.detail(_name(handle)))
+            detail = await self._lease.call(lambda account: account.detail(handle.data))
         report = states.report(entry, detail)
         place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
@@ -204,7 +201,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         return self._noted(handle, unmounted or self._folders.storage.explained(report, _FIELDS))
 
     def _link(self, handle: JobHandle) -> str:
-        query = urlencode({"username": self.config.username, "jobName": _name(handle)})
+        query = urlencode({"username": self.config.username, "jobName": handle.data})
         return f"{self.config.host}/job-detail.html?{query}"
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -252,19 +249,10 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
 
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
-        await all_of(self._stop_one(_name(handle)) for handle in handles)
+        await all_of(self._stop_one(handle.data) for handle in handles)
 
     async def _stop_one(self, name: str) -> None:
         await self._lease.call(lambda account: account.stop(name))
-
-
-def _names(spec: JobSpec) -> list[str]:
-    """The names that a job may get: the documented one, and another where a foreign job has that."""
-    return [spec.name, f"{spec.name}_{spec.nonce[:8]}"] if spec.nonce else [spec.name]
-
-
-def _name(handle: JobHandle) -> str:
-    return str(json.loads(handle.data)["name"])
 
 
 def _too_often(wait_s: float) -> Wait:

@@ -21,9 +21,9 @@ from nni_manager.domain.job import JobSpec
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
+from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive, write_private
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
-from nni_manager.platforms.scripted.jobs import Job, Jobs, write_private
+from nni_manager.platforms.scripted.jobs import Job, Jobs
 from nni_manager.platforms.scripted.machines import ENV_MACHINE, machine_name
 from nni_manager.platforms.scripted.states import NONE, PROCESS
 from trial_runner import protocol
@@ -224,7 +224,7 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
     Raises OSError or SubmitRejected.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(directory / protocol.PARAMETER_FILE, record)
+    write_private(directory / protocol.PARAMETER_FILE, record.encode(errors="surrogateescape"))
     target, draft = directory / protocol.CODE_FOLDER, directory / ".code"
     if target.exists():
         return
@@ -251,14 +251,15 @@ def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str])
     broken = next((name for name, value in variables.items() if "\n" in value or "\r" in value), None)
     if broken is not None:
         raise SubmitRejected(f"{broken}: has several lines, which a file with one line a variable cannot hold")
-    write_private(folder / ENVIRONMENT_FILE, "".join(f"{name}={value}\n" for name, value in variables.items()))
+    lines = "".join(f"{name}={value}\n" for name, value in variables.items())
+    write_private(folder / ENVIRONMENT_FILE, lines.encode(errors="surrogateescape"))
     entry = {
         "command": ["python3", str(archive)],
         "runner": str(archive),
         "environmentFile": str(folder / ENVIRONMENT_FILE),
         "systemDirectory": variables[protocol.ENV_SYSTEM_DIR],
     }
-    write_private(folder / START_FILE, json.dumps(entry, indent=2) + "\n")
+    write_private(folder / START_FILE, f"{json.dumps(entry, indent=2)}\n".encode())
     return True
 
 

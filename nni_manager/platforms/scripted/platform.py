@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from nni_manager.domain.attempt import Observation
@@ -123,9 +122,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         self._follow_faults()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._fault_timer is not None:
             self._fault_timer.cancel()
         if self._placement is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -167,7 +166,7 @@ class AmlWorld(WebWorld):
         return b"".join(path.read_bytes() for path in found) if found else None
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
-        self.workspace.stop(json.loads(handle.data)["name"])
+        self.workspace.stop(handle.data)
 
     async def plant(self, spec: JobSpec) -> None:
         properties = {"jobType": "Command", "command": "theirs", "environmentId": "theirs", "tags": {"owner": "theirs"}}
@@ -204,7 +203,7 @@ class AmlWorld(WebWorld):
         return entry["status"] in ENDED
 
     async def vanish(self, handle: JobHandle) -> None:
-        self.workspace.vanish(json.loads(handle.data)["name"])
+        self.workspace.vanish(handle.data)
 
     @contextmanager
     def lag(self, lag: Lag) -> Iterator[LaggingStorage]:

@@ -228,7 +228,7 @@ def _end_by_boot(record: Record, boot_id: str) -> Optional[End]:
     """The end of a job that was started before the machine was; None: it was not."""
     if record.claim.boot_id == boot_id:
         return None
-    return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None, _RESTARTED)
+    return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", _RESTARTED)
 
 
 def _is_there(main: MainProcess) -> bool:
