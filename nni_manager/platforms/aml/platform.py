@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,8 @@ from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
+from nni_manager.platform_kit.contract import Capabilities, Host, PreflightFinding
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.platforms.aml import job as jobs
 from nni_manager.platforms.aml import preflight, states
 from nni_manager.platforms.aml.account import AmlAccount, Tokens
@@ -30,7 +30,7 @@ from nni_manager.platforms.aml.mirror import Mirror
 from nni_manager.shared_storage import mount_by_job
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
-from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.shared_storage.shared_folder import OnSharedStorage
 from nni_manager.web_services.account import Refused, WebLease
 from nni_manager.web_services.jobs import UnlistedJobs, all_of, names_of
 from trial_runner import protocol
@@ -44,12 +44,13 @@ _OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in the 
 _MOST_ASKED = 10
 
 
-class AmlPlatform(Platform[AmlConfig]):
+class AmlPlatform(OnSharedStorage[AmlConfig]):
     """The adapter of `aml`: the service is asked for the states of jobs again and again."""
 
     #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
+    in_containers = True
     #: The key of another kind would lie where all of the workspace read.
     mounts: ClassVar[frozenset[str]] = frozenset({"NFS"})
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
@@ -71,7 +72,6 @@ class AmlPlatform(Platform[AmlConfig]):
         self._assets = Assets(self.config, host.code)
         self._unlisted = UnlistedJobs(_MOST_ASKED)
         self._pull = Pull(host)
-        self._shared = SharedFolder.of(host, in_containers=True)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
         self._mirror: Mirror | None = None
@@ -130,10 +130,7 @@ class AmlPlatform(Platform[AmlConfig]):
         self._mirror = Mirror(self._blobs, self.host.max_log_bytes)
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await ended(*self._tasks)
         await self._leave()
 
     async def _leave(self) -> None:
@@ -232,11 +229,6 @@ class AmlPlatform(Platform[AmlConfig]):
         """The folder of this machine to which a job's files on the storage are copied."""
         return self.host.folder / self.host.service / attempt_directory_of(job_name)
 
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
-            return await self._shared.read_log(handle.job_name, offset, limit)
-        return await self._read(handle, name, offset, limit)
-
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         mirror = self._mirror
         assert mirror is not None, "entered"
@@ -254,17 +246,10 @@ class AmlPlatform(Platform[AmlConfig]):
 
         They stay in the studio, and outputs on the storage: they are their user's.
         """
-        if (shared := self._shared) is not None:
-            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
-            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
-        going: list[str] = []
-        for handle in handles:
-            has_ended = (self._folder(handle.job_name) / protocol.EXIT_FILE).exists()
-            if has_ended:
-                self._left.add(handle.data)
-            else:
-                going.append(handle.data)
-        await self._cancel(going)
+        await self._collect(handles)
+        ended = {one.data for one in handles if (self._folder(one.job_name) / protocol.EXIT_FILE).exists()}
+        self._left |= ended
+        await self._cancel([handle.data for handle in handles if handle.data not in ended])
         for handle in handles:
             self._pull.forget(handle.job_name)
             self._unlisted.forget(handle.job_name)
@@ -274,8 +259,7 @@ class AmlPlatform(Platform[AmlConfig]):
     async def close(self) -> None:
         await self._cancel(sorted(self._left))
         self._left.clear()
-        if self._shared is not None:
-            await self._shared.leave()
+        await super().close()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():

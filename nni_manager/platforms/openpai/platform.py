@@ -30,7 +30,7 @@ from nni_manager.platforms.openpai.job import UserJob
 from nni_manager.shared_storage import mount_by_job
 from nni_manager.shared_storage.mount_by_job import OwnMount
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
-from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
+from nni_manager.shared_storage.shared_folder import KINDS, OnSharedStorage
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs, all_of, names_of
@@ -52,9 +52,10 @@ _FAULTS = {
 }
 
 
-class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
+class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, OpenpaiConfig]):
     """The adapter of `openpai`: it polls the cluster and reads results from the storage."""
 
+    in_containers = True
     mounts: ClassVar[frozenset[str]] = KINDS
     changeable: ClassVar[frozenset[str]] = frozenset(
         {
@@ -68,7 +69,6 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     def __init__(self, config: OpenpaiConfig, host: Host) -> None:
         super().__init__(config, host)
         self._user_job = UserJob(config, host.folder / host.service / "job.yml")
-        self._shared = SharedFolder.of(host, in_containers=True)
 
     def _account(self) -> OpenpaiAccount:
         return OpenpaiAccount(self.config.host, self.config.username)
@@ -204,23 +204,14 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         query = urlencode({"username": self.config.username, "jobName": handle.data})
         return f"{self.config.host}/job-detail.html?{query}"
 
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
-            return await self._shared.read_log(handle.job_name, offset, limit)
-        return await super().read_file(handle, name, offset, limit)
+    async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        return await self._folders.read(handle.job_name, name, offset, limit)
 
     # Ending
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        if (shared := self._shared) is not None:
-            names = [handle.job_name for handle in handles]
-            await asyncio.gather(*(shared.collect(name, partial(self._folders.read, name)) for name in names))
+        await self._collect(handles)
         await super().forget(handles)
-
-    async def close(self) -> None:
-        await super().close()
-        if self._shared is not None:
-            await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
