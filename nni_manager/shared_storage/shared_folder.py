@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import NniManagerError, NotFound, PlatformUnavailable
 from nni_manager.domain.evidence import EXIT_OTHER_STORAGE, NOT_THERE
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
@@ -145,7 +145,7 @@ class SharedFolder:
 
         `now`: looked at anew. Raises SubmitRejected, too.
         """
-        archive = await self._code()
+        archive = await storage_folders.packed(self._host.code)
         async with self._readying:
             if now or not self._is_believed:
                 await self._look()
@@ -299,14 +299,6 @@ class SharedFolder:
     def _program_here(self, action: str) -> str:
         return program(action, self.section, str(self._point), user=self._user, may_mount=self._may_mount)
 
-    async def _code(self) -> Path:
-        try:
-            return await self._host.code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
-        except OSError as error:
-            raise PlatformUnavailable(f"the code cannot be packed: {error}", refused=True) from error
-
     async def _copy(self, read: Read, name: str, target: Path) -> None:
         pieces, size = [], 0
         with suppress(NotFound):
@@ -318,11 +310,7 @@ class SharedFolder:
             await self._in_thread(lambda: foreign_files.write_whole(str(target.parent), target.name, whole, 0o644))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.to_thread(work)
-        except OSError as error:
-            why = f"{error.filename or self._point}: {error.strerror}"
-            raise PlatformUnavailable(f"{LOCAL_FIELD}: the storage cannot be used: {why}", refused=True) from error
+        return await storage_folders.in_thread(work, f"{LOCAL_FIELD}: the storage", self._point)
 
 
 class OnSharedStorage(Platform[ConfigT]):

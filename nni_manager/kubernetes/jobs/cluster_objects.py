@@ -21,9 +21,8 @@ from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.payload import runner_archive
-from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.shared_storage.mounted_storage import AttemptFolder, MountedStorage
-from nni_manager.shared_storage.storage_folders import experiment_folder, make_root, sha256_of
+from nni_manager.shared_storage.storage_folders import in_thread, make_root, packed, sha256_of
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.
@@ -61,9 +60,8 @@ class ClusterObjects:
         #: The storage on which this machine reads results; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
-            folder = experiment_folder(host.experiment_id, host.storage_key)
             mode = config.pod_storage and config.pod_storage.mode
-            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, folder_mode(mode))
+            self.storage = MountedStorage.of(host, here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", mode)
         self._here = here
 
     # Shared by all jobs
@@ -116,18 +114,11 @@ class ClusterObjects:
             secret = storage.azure_secret(self._host.experiment_id, self._host.service, name, key)
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:
-            try:
-                await asyncio.to_thread(make_root, self._here, _NNI_FOLDER)
-                code = await self._host.code()
-                self._code_sha256 = await asyncio.to_thread(sha256_of, code)
-                self._code_archive = self.storage.code_archive(code)
-            except InvalidInput as error:
-                raise SubmitRejected(str(error)) from None
-            except OSError as error:
-                why = f"{error.filename or self._here}: {error.strerror}"
-                raise PlatformUnavailable(
-                    f"the storage mounted at {self._here} cannot be used: {why}", refused=True
-                ) from None
+            here, mounted = self._here, f"the storage mounted at {self._here}"
+            await in_thread(lambda: make_root(here, _NNI_FOLDER), mounted, here)
+            code = await packed(self._host.code)
+            self._code_sha256 = await in_thread(lambda: sha256_of(code), mounted, here)
+            self._code_archive = self.storage.code_archive(code)
 
     async def put(self, resource: Resource, body: Object) -> str:
         """Creates an object and answers its name. The name is a hash of the content: an existing object is the same."""

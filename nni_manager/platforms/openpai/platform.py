@@ -21,7 +21,6 @@ from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
-from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
@@ -31,7 +30,6 @@ from nni_manager.shared_storage import mount_by_job
 from nni_manager.shared_storage.mount_by_job import OwnMount
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
 from nni_manager.shared_storage.shared_folder import KINDS, OnSharedStorage
-from nni_manager.shared_storage.storage_folders import experiment_folder
 from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs, all_of, names_of
 from trial_runner import protocol
@@ -223,9 +221,8 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
     def _made_storage(self) -> MountedStorage:
         """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
         there = jobs.mount_point(self.config, self._user_job.kept or _read(self._user_job))
-        folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        here, mode = Path(self.config.local_storage_mount_point), folder_mode(self.config.storage_mode)
-        return MountedStorage(here, there, folder, mode)
+        here = Path(self.config.local_storage_mount_point)
+        return MountedStorage.of(self.host, here, there, self.config.storage_mode)
 
     async def _called(self, job_name: str) -> list[str]:
         """The names of the jobs submitted for this one. Where a second name exists, a foreign job has the first."""

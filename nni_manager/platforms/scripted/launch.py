@@ -16,7 +16,7 @@ from typing import Any
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import apart_ms
-from nni_manager.domain.errors import InvalidInput, SubmitRejected
+from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ledger import Reservation
@@ -26,6 +26,7 @@ from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import Job, Jobs
 from nni_manager.platforms.scripted.machines import ENV_MACHINE, machine_name
 from nni_manager.platforms.scripted.states import NONE, PROCESS
+from nni_manager.shared_storage.storage_folders import packed
 from trial_runner import protocol
 from trial_runner.wire import removal
 
@@ -101,7 +102,7 @@ class Launch:
         archive, directory = self._jobs.folder / ARCHIVE, Path(job.system_directory)
         await asyncio.to_thread(write_archive, archive)
         if is_read(self._config):
-            code = await self._code()
+            code = await packed(self._host.code)
             for target in (directory, *replica_folders(directory, job.rule)):
                 await asyncio.to_thread(fill_storage, target, spec.parameter_record, code)
         variables = environment(self._config, spec, directory, reservation)
@@ -118,12 +119,6 @@ class Launch:
             )
         elif await asyncio.to_thread(write_start_files, folder, archive, variables):
             log.info("job %s waits for its container: start it as %s says", job.name, folder / START_FILE)
-
-    async def _code(self) -> Path:
-        try:
-            return await self._host.code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
 
 
 ARCHIVE = "runner.pyz"
