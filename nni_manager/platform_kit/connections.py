@@ -261,11 +261,6 @@ class Connections:
         """The health of each connection in use now, by its key."""
         return {key: shared.connection.health for key, shared in self._shared.items()}
 
-    def owners(self, key: str) -> tuple[str, ...]:
-        """The owners of the leases of the connection `key`."""
-        shared = self._shared.get(key)
-        return tuple(lease.owner for lease in shared.leases) if shared is not None else ()
-
     async def _give_back(self, key: str, shared: _Shared, lease: Lease[Any]) -> None:
         shared.leases.remove(lease)
         shared.pass_on(lease)

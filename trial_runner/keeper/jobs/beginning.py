@@ -184,7 +184,7 @@ class Adoption:
             self._find_main(job)
         self._jobs.add(job)
         if job.is_over:
-            self._saving.ended(job)
+            self._saving.save(job)
         else:
             self._go_on(job)
 
@@ -215,7 +215,7 @@ class Adoption:
             job.pidfd = -1
 
     def _go_on(self, job: Job) -> None:
-        self._saving.main_started(job)
+        self._saving.save(job)
         if job.pidfd < 0:
             self._log.write("{}: its main process is gone and left no exit code".format(job.name))
             self._ending.lose(job, _what_became_of(job))

@@ -171,7 +171,7 @@ class Ending:
             job.kill_timer.cancel()
         job.end = _end_of(job)
         self.drain(job)
-        self._saving.ended(job)
+        self._saving.save(job)
         self._reap(job)
         self._jobs.mark_ended(job)
         self.on_end(job)
