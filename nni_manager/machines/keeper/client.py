@@ -43,8 +43,8 @@ Job = dict[str, Any]
 _BARRIER = {"action": "barrier"}
 
 
-class Listener(Protocol):
-    """An owner of jobs at the keeper, called about them."""
+class Listener:
+    """An owner of jobs at the keeper, called about them; this one ignores what it hears, and keeps the connection."""
 
     async def on_connected(self) -> None:
         """Called when the keeper was (re)connected: says which jobs to follow. Nothing comes before that."""
@@ -52,6 +52,7 @@ class Listener(Protocol):
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
         """Called with complete lines of one outbox; the awaitable ends when they are stored, fails when they are
         not."""
+        return asyncio.sleep(0)
 
     def on_ended(self, job_name: str, job: Job) -> None:
         """Called when a job has ended, after `on_lines` with all of its lines, which need not be stored yet."""
@@ -64,13 +65,6 @@ class Listener(Protocol):
 
     def on_disconnected(self) -> None:
         """Called when the connection is lost: nothing is known until `on_connected`."""
-
-
-class IgnoringListener(Listener):
-    """A listener that ignores what it hears; there only so that there is a connection."""
-
-    def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
-        return asyncio.sleep(0)
 
 
 class Watcher(Protocol):
