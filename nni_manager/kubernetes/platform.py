@@ -51,7 +51,6 @@ ClusterConfigT = TypeVar("ClusterConfigT", bound=KubernetesSection)
 class KubernetesPlatform(Platform[ClusterConfigT]):
     """The base of adapters of one kind of job in a cluster; its abstract methods are pure."""
 
-    name: ClassVar[str]
     instead_of_shared_storage: ClassVar[str] = (
         "let pods mount it: storage: {storageType: nfs, server: …, path: …, localMountPoint: …} of the section"
     )
@@ -71,9 +70,9 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
     def job_kind(self) -> Kind:
         """The kind of job that the config asks for."""
 
-    @abc.abstractmethod
     def object_name(self, spec: JobSpec) -> str:
         """The name of the job's object: legal, and no other job's."""
+        return names.dashed(spec)
 
     @abc.abstractmethod
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
@@ -122,7 +121,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
 
     async def _look_further(self, cluster: Cluster, resource: Resource) -> list[PreflightFinding]:
         further = await self.look_further(cluster)
-        service = ClusterObjects(cluster, self.config, self.host, self.name)
+        service = ClusterObjects(cluster, self.config, self.host)
         service.pretend()
 
         def manifest(spec: JobSpec, name: str, labels: dict[str, str]) -> Object:
@@ -149,7 +148,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
     async def _enter(self) -> None:
         cluster = await self._connect()
         self._resource = await self._find_resource(cluster)
-        self._service = ClusterObjects(cluster, self.config, self.host, self.name)
+        self._service = ClusterObjects(cluster, self.config, self.host)
         self._jobs = await followed_jobs.follow(
             cluster,
             self._resource,
@@ -214,7 +213,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             error = submission.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)
             raise error from None
-        handle = submission.handle(self.name, spec, created, storage.address(self.config, spec))
+        handle = submission.handle(self.config.platform, spec, created, storage.address(self.config, spec))
         self._entered[0].memory(handle, created)
         return handle
 
@@ -323,7 +322,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             resource = await self.job_kind().find(cluster)
             if resource is not None:
                 await removal.clean(cluster, resource, labels, None)
-            await ClusterObjects(cluster, self.config, self.host, self.name).close()
+            await ClusterObjects(cluster, self.config, self.host).close()
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
         finally:

@@ -66,7 +66,7 @@ def gpu_environment(spec: JobSpec, reservation: Reservation | None) -> dict[str,
     if spec.gpu_number == 0 or reservation is None:
         return {protocol.ENV_GPUS: ""}
     # CUDA itself would count the fastest first, the driver and `gpuIndices` count by the bus
-    return {protocol.ENV_GPUS: reservation.visible_devices, protocol.ENV_GPU_ORDER: "PCI_BUS_ID"}
+    return {protocol.ENV_GPUS: ",".join(map(str, reservation.places)), protocol.ENV_GPU_ORDER: "PCI_BUS_ID"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

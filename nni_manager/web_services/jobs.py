@@ -25,7 +25,7 @@ from nni_manager.web_services.shared_list import SharedList
 class UnlistedJobs:
     """The order of queries about unlisted jobs: `most` in a round, the longest waiting first."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 10) -> None:
         self._most = most
         #: Job name → number of its last query.
         self._asked: dict[str, int] = {}
@@ -40,10 +40,6 @@ class UnlistedJobs:
 
     def forget(self, job_name: str) -> None:
         self._asked.pop(job_name, None)
-
-
-#: Most queries in a round about single jobs that the list lacks.
-_MOST_ASKED = 10
 
 
 ListT = TypeVar("ListT")
@@ -92,7 +88,7 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
             host.connections, self.connection_key(config), self._owner, self._account, self._credential(config)
         )
         self._folders = JobFolders(host)
-        self._unlisted = UnlistedJobs(_MOST_ASKED)
+        self._unlisted = UnlistedJobs()
         #: Time of the last accepted job, by the loop's clock: older lists lack it.
         self._accepted_s = float("-inf")
         #: Job name → the service's report of its end; kept until the job is forgotten.

@@ -27,7 +27,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 class Account(WebAccount):
     async def signature_of(self, credential: str) -> Signature:
-        self.keep_secret(credential)
+        self.secrets.keep(credential)
         return Signature(headers={"Authorization": f"Bearer {credential}"}, params={"password": credential})
 
     async def try_out(self, signature: Signature) -> None:

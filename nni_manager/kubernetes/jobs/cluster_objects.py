@@ -38,11 +38,10 @@ class ClusterObjects:
     `prepare` comes before `pods` and `pull_secrets`.
     """
 
-    def __init__(self, cluster: Cluster, config: KubernetesSection, host: Host, platform: str) -> None:
+    def __init__(self, cluster: Cluster, config: KubernetesSection, host: Host) -> None:
         self._cluster = cluster
         self._config = config
         self._host = host
-        self._platform = platform
         self.channel = storage.channel(config)
         self.reach = Reach(cluster)
         self._preparing = asyncio.Lock()
@@ -134,7 +133,7 @@ class ClusterObjects:
         """The settings that all pods of a job share."""
         channel = self.reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
         return PodSettings(
-            platform=self._platform,
+            platform=self._config.platform,
             channel=channel,
             own_address=self.reach.own_address,
             runner_map=self._runner_map,

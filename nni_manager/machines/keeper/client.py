@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.machines.keeper.connection import Connection, Requests, ask_in_silence
+from nni_manager.machines.keeper.connection import Connection, Patience, Requests, ask_in_silence
 from trial_runner import protocol
 from trial_runner.wire.backoff import Backoff
 
@@ -162,7 +162,7 @@ class Keeper:
         connection = self._connection or await self._until_connected()
         number, answer = self._requests.add()
         connection.send({"verb": verb, "id": number, **arguments})
-        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S if patience_s is None else patience_s)
+        patience = Patience(connection, ANSWER_TIMEOUT_S if patience_s is None else patience_s)
         try:
             return await answer
         finally:

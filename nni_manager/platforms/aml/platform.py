@@ -40,8 +40,6 @@ _READ_PATIENCE_S = 10.0
 _SLOW_POLL_S = 20.0
 #: For users with jobs that cannot mount shared storage.
 _OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in the workspace's own container"
-#: Jobs that a list does not have and that are asked for one by one, in one round.
-_MOST_ASKED = 10
 
 
 class AmlPlatform(OnSharedStorage[AmlConfig]):
@@ -70,7 +68,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
             host.connections, self.connection_key(config), f"{host.experiment_id}/{host.service}", self._account, ""
         )
         self._assets = Assets(self.config, host.code)
-        self._unlisted = UnlistedJobs(_MOST_ASKED)
+        self._unlisted = UnlistedJobs()
         self._pull = Pull(host)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None

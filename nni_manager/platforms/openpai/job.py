@@ -89,12 +89,16 @@ def mark(spec: JobSpec) -> dict[str, str]:
     return {"experiment": spec.experiment_id, "nonce": spec.nonce}
 
 
-def is_of(config: Any, spec: JobSpec) -> bool:
-    """Whether the job that was submitted as `config` is that of `spec`. Without a nonce that is not compared."""
+def mark_in(config: Any) -> Mapping[str, Any]:
+    """The mark of the job that was submitted as `config`; empty: it is none of ours."""
     extras = config.get("extras") if isinstance(config, dict) else None
     found = extras.get(OURS) if isinstance(extras, dict) else None
-    if not isinstance(found, dict):
-        return False
+    return found if isinstance(found, dict) else {}
+
+
+def is_of(config: Any, spec: JobSpec) -> bool:
+    """Whether the job that was submitted as `config` is that of `spec`. Without a nonce that is not compared."""
+    found = mark_in(config)
     return found.get("experiment") == spec.experiment_id and spec.nonce in ("", found.get("nonce"))
 
 

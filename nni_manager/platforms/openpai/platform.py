@@ -228,13 +228,9 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
         """The names of the jobs submitted for this one. Where a second name exists, a foreign job has the first."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
         others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
-        return [name for name in others or [job_name] if self._is_ours(await self._config(name))]
-
-    def _is_ours(self, config: Any) -> bool:
-        """Whether a configuration is of this experiment, as far as can be said once the experiment is gone."""
-        extras = config.get("extras") if isinstance(config, dict) else None
-        mark = extras.get(jobs.OURS) if isinstance(extras, dict) else None
-        return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
+        ours = self.host.experiment_id
+        names = others or [job_name]
+        return [name for name in names if jobs.mark_in(await self._config(name)).get("experiment") == ours]
 
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
         await all_of(self._stop_one(handle.data) for handle in handles)
