@@ -296,9 +296,9 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             self.host.wake(handle.job_name)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        cluster, (jobs, service, resource) = await self._cluster(), self._entered
+        cluster, (jobs, _, resource) = await self._cluster(), self._entered
         memories = [jobs.memory(handle) for handle in handles]
-        await self._guarded(cluster, removal.remove(cluster, resource, service, memories))
+        await self._guarded(cluster, removal.remove(cluster, resource, memories))
         for memory in memories:
             jobs.forget(memory)
 

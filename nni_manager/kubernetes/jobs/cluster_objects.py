@@ -51,8 +51,6 @@ class ClusterObjects:
         self._azure = ""
         #: Until when, by the loop's clock, the runner's object is not looked for.
         self._mend_again_s = float("-inf")
-        #: Names of jobs that own their Secret, which is removed with them.
-        self._owning: set[str] = set()
         #: The path of the packed code, as pods see it.
         self._code_archive = self._code_sha256 = ""
         here = storage.mount_point(config)
@@ -192,8 +190,6 @@ class ClusterObjects:
             if not refusal.is_there:
                 raise
             await self._judge_secret(job)
-        else:
-            self._owning.add(meta["name"])
 
     def _secret_data(self, spec: JobSpec) -> dict[str, str]:
         told = spec.runner_environment.get(protocol.ENV_TOKEN)
@@ -206,15 +202,11 @@ class ClusterObjects:
         """Checks the owner of an existing Secret; one of an earlier job of the same name is removed.
 
         Raises Refusal, and PlatformUnavailable where the Secret must be created again.
-
-        One without an owner was made by an earlier version, before its job; it stays, and is removed by its name.
         """
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         found = await self._cluster.find(SECRETS, self.secret_name(name))
         owners = [one.get("uid") for one in (found or {}).get("metadata", {}).get("ownerReferences") or ()]
-        if uid in owners:
-            self._owning.add(name)
-        elif found is None or owners:
+        if uid not in owners:
             if found is not None:
                 await self._cluster.delete(SECRETS, self.secret_name(name), uid=found["metadata"]["uid"])
             raise PlatformUnavailable(f"the Secret {self.secret_name(name)} was another job's; it is made again")
@@ -225,13 +217,6 @@ class ClusterObjects:
         if secret is None or _RECORD_KEY not in (secret.get("data") or {}):
             raise PlatformUnavailable(f"the Secret {self.secret_name(name)} is gone, and the parameters with it")
         return base64.b64decode(secret["data"][_RECORD_KEY]).decode()
-
-    async def drop_job(self, name: str) -> None:
-        """Removes the Secret of a job that is removed, where it does not go with the job."""
-        if name in self._owning:
-            self._owning.discard(name)
-        elif self.channel != protocol.PULL:
-            await self._cluster.delete(SECRETS, self.secret_name(name))
 
     async def close(self) -> None:
         """Removes all objects with our labels except those of jobs. Raises Refusal."""

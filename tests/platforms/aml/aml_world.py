@@ -30,7 +30,7 @@ PACE = (30.0, 15)
 
 
 class GivenTokens(Tokens):
-    """In the place of azure-identity: one that is renewed to the next."""
+    """In the place of azure-identity: one that is forgotten makes way for the next."""
 
     def __init__(self, *tokens: str) -> None:
         self._tokens = list(tokens)
@@ -38,12 +38,9 @@ class GivenTokens(Tokens):
     async def token(self, scope: str) -> str:
         return self._tokens[0]
 
-    async def renew(self) -> None:
+    async def close(self) -> None:
         if len(self._tokens) > 1:
             self._tokens.pop(0)
-
-    async def close(self) -> None:
-        """There is nothing."""
 
 
 class Signed(AmlPlatform):
