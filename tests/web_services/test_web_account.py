@@ -172,7 +172,7 @@ async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with asked(answering((200, {}))) as one:
         await one.ask("GET", "jobs", params={"limit": "7"})
-        assert SECRET not in repr(one._signature)
+        assert SECRET not in repr(one.signature)
     assert "http://test/api/jobs" in caplog.text
     assert SECRET not in caplog.text
 
