@@ -148,8 +148,6 @@ class Lease(Generic[C]):
 
 @dataclass(slots=True)
 class _Shared:
-    """A connection with its leases."""
-
     connection: Connection
     leases: list[Lease[Any]] = field(default_factory=list)
     #: The lease that the credential in use comes from.

@@ -269,5 +269,4 @@ def _judged(handle: JobHandle, report: Observation, site: ExperimentMachine) -> 
 
 
 def _host(key: str) -> str:
-    """The host name in a machine's key."""
     return key.removeprefix("ssh:").partition("/")[0].partition("@")[2].rpartition(":")[0]

@@ -90,7 +90,6 @@ class _Look:
         return await asyncio.gather(*(self._at(entry, demand) for entry, demand in entries.items()))
 
     async def _at(self, entry: Entry, demand: Demand) -> list[PreflightFinding]:
-        """Findings about one machine."""
         host = entry.address.host
         try:
             async with asyncio.timeout(_LOOK_S):
