@@ -26,16 +26,30 @@ _SUCCESS = 0
 _NOT_TOLD = (3, 4)
 _INSUFFICIENT_SIZE = 7
 _NOT_AVAILABLE = 2**64 - 1
+Card = Dict[str, Any]
 #: Processes of one card that are asked for at first; when there are more, for as many as there are, and some.
 _PROCESSES = 64
 
 
-class NvmlAbsent(Exception):
-    """An error: there is no such library."""
+class Absent(Exception):
+    """An error: there is no such library or program."""
 
 
-class NvmlFailed(Exception):
-    """The library, or the driver behind it, answers with an error."""
+class Failed(Exception):
+    """The library, the driver behind it, or nvidia-smi answers with an error, or with something that is no answer."""
+
+
+def _card(index: int, uuid: str = "", name: str = "", total: Optional[int] = None, used: Optional[int] = None) -> Card:
+    """A card with sizes in bytes, its processes unknown yet."""
+    return {
+        "index": index,
+        "uuid": uuid,
+        "name": name,
+        "error": "",
+        "memory_bytes": total,
+        "used_bytes": used,
+        "processes": [],
+    }
 
 
 class _Memory(ctypes.Structure):
@@ -60,7 +74,7 @@ class _FirstProcess(ctypes.Structure):
 
 
 class Nvml:
-    """NVML, NVIDIA's library, initialised. Raises NvmlAbsent and NvmlFailed, as its methods do."""
+    """NVML, NVIDIA's library, initialised. Raises Absent and Failed, as its methods do."""
 
     def __init__(self) -> None:
         self._library = _load()
@@ -69,22 +83,21 @@ class Nvml:
     def close(self) -> None:
         self._call(("nvmlShutdown",))
 
-    def cards(self) -> List[Dict[str, Any]]:
+    def cards(self) -> List[Card]:
         """See the wire contract. What is wrong with one card is said of that card."""
         count = ctypes.c_uint()
         self._call(("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"), ctypes.byref(count))
         return [self._card(index) for index in range(count.value)]
 
     def _card(self, index: int) -> Dict[str, Any]:
-        card: Dict[str, Any] = {"index": index, "uuid": "", "name": "", "error": "", "processes": []}
-        card.update(memory_bytes=None, used_bytes=None)
+        card = _card(index)
         try:
             self._describe(card)
-        except NvmlFailed as error:
+        except Failed as error:
             card["error"] = str(error)
         return card
 
-    def _describe(self, card: Dict[str, Any]) -> None:
+    def _describe(self, card: Card) -> None:
         device = ctypes.c_void_p()
         names = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
         self._call(names, ctypes.c_uint(card["index"]), ctypes.byref(device))
@@ -123,7 +136,7 @@ class Nvml:
         """The first of these functions that the library has."""
         name = next((name for name in names if hasattr(self._library, name)), None)
         if name is None:
-            raise NvmlFailed("NVML has no {}".format(names[0]))
+            raise Failed("NVML has no {}".format(names[0]))
         self._check(name, getattr(self._library, name)(*arguments))
 
     def _check(self, name: str, code: int) -> None:
@@ -133,7 +146,7 @@ class Nvml:
         if hasattr(self._library, "nvmlErrorString"):
             self._library.nvmlErrorString.restype = ctypes.c_char_p
             sentence = (self._library.nvmlErrorString(code) or b"").decode("utf-8", "replace") or sentence
-        raise NvmlFailed("NVML: {} ({})".format(sentence, name))
+        raise Failed("NVML: {} ({})".format(sentence, name))
 
 
 def _process(pid: int, used: Optional[int], is_compute: bool) -> Dict[str, Any]:
@@ -147,7 +160,7 @@ def _load() -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError as error:
             reasons.append(str(error))
-    raise NvmlAbsent(reasons[0])
+    raise Absent(reasons[0])
 
 
 #: Seconds that it may take; without a persistent driver it wakes every card.
@@ -157,27 +170,19 @@ _FOLDERS = ("/usr/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin", "/usr/local
 _MIB = 1024 * 1024
 
 
-class SmiAbsent(Exception):
-    """An error: there is no such program."""
-
-
-class SmiFailed(Exception):
-    """nvidia-smi failed, or its output cannot be read."""
-
-
-def cards_by_program() -> List[Dict[str, Any]]:
-    """See the wire contract. Raises SmiAbsent and SmiFailed."""
+def cards_by_program() -> List[Card]:
+    """See the wire contract. Raises Absent and Failed."""
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=os.pathsep.join(_FOLDERS))
     if program is None:
-        raise SmiAbsent("nvidia-smi is not there")
+        raise Absent("nvidia-smi is not there")
     try:
         root = ElementTree.fromstring(_run(program, "-q", "-x"))  # noqa: S314 - the driver's own words
-        return [_card(index, element) for index, element in enumerate(root.iter("gpu"))]
+        return [_described(index, element) for index, element in enumerate(root.iter("gpu"))]
     except (ElementTree.ParseError, _Refused):
         return _from_tables(program)
 
 
-class _Refused(SmiFailed):
+class _Refused(Failed):
     """An error: it does not know these arguments, or fails whatever it is asked."""
 
 
@@ -191,9 +196,9 @@ def _run(program: str, *arguments: str) -> str:
             timeout=_MOST_S,
         )
     except subprocess.TimeoutExpired:
-        raise SmiFailed("nvidia-smi did not answer within {:.0f} s".format(_MOST_S)) from None
+        raise Failed("nvidia-smi did not answer within {:.0f} s".format(_MOST_S)) from None
     except OSError as error:
-        raise SmiFailed("nvidia-smi cannot be started: {}".format(error.strerror)) from None
+        raise Failed("nvidia-smi cannot be started: {}".format(error.strerror)) from None
     output = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
         words = (done.stderr.decode("utf-8", "replace").strip() or output.strip()).splitlines()
@@ -201,20 +206,15 @@ def _run(program: str, *arguments: str) -> str:
     return output
 
 
-def _card(index: int, element: ElementTree.Element) -> Dict[str, Any]:
-    return {
-        "index": index,
-        "uuid": _text(element, "uuid"),
-        "name": _text(element, "product_name"),
-        "error": "",
-        "memory_bytes": _size(_text(element, "fb_memory_usage/total")),
-        "used_bytes": _size(_text(element, "fb_memory_usage/used")),
-        "processes": [
-            _process(int(_text(found, "pid")), _size(_text(found, "used_memory")), "C" in (_text(found, "type") or "C"))
-            for found in element.iter("process_info")
-            if _text(found, "pid").isdigit()
-        ],
-    }
+def _described(index: int, element: ElementTree.Element) -> Card:
+    sizes = (_size(_text(element, "fb_memory_usage/" + name)) for name in ("total", "used"))
+    card = _card(index, _text(element, "uuid"), _text(element, "product_name"), *sizes)
+    card["processes"] = [
+        _process(int(_text(found, "pid")), _size(_text(found, "used_memory")), "C" in (_text(found, "type") or "C"))
+        for found in element.iter("process_info")
+        if _text(found, "pid").isdigit()
+    ]
+    return card
 
 
 def _text(element: ElementTree.Element, path: str) -> str:
@@ -231,12 +231,9 @@ def _size(text: str) -> Optional[int]:
 # Tables
 
 
-def _from_tables(program: str) -> List[Dict[str, Any]]:
-    cards = []
-    for index, uuid, name, total, used in _table(program, "--query-gpu=index,uuid,name,memory.total,memory.used", 5):
-        card: Dict[str, Any] = {"index": int(index), "uuid": uuid, "name": name, "error": "", "processes": []}
-        card.update(memory_bytes=_size(total), used_bytes=_size(used))
-        cards.append(card)
+def _from_tables(program: str) -> List[Card]:
+    told = _table(program, "--query-gpu=index,uuid,name,memory.total,memory.used", 5)
+    cards = [_card(int(index), uuid, name, _size(total), _size(used)) for index, uuid, name, total, used in told]
     by_uuid = {card["uuid"]: card for card in cards}
     for uuid, pid, used in _table(program, "--query-compute-apps=gpu_uuid,pid,used_memory", 3):
         if uuid in by_uuid and pid.isdigit():
@@ -249,7 +246,7 @@ def _table(program: str, query: str, columns: int) -> List[List[str]]:
     for line in _run(program, query, "--format=csv,noheader,nounits").splitlines():
         row = [value.strip() for value in line.split(",")]
         if len(row) != columns or (query.startswith("--query-gpu") and not row[0].isdigit()):
-            raise SmiFailed("nvidia-smi: {!r} cannot be understood".format(line[:200]))
+            raise Failed("nvidia-smi: {!r} cannot be understood".format(line[:200]))
         rows.append(row)
     return rows
 
@@ -266,26 +263,24 @@ class Probe:
     def read(self) -> Reading:
         try:
             return _reading("nvml", self._from_library())
-        except (NvmlAbsent, NvmlFailed) as error:
-            why, is_absent = str(error), isinstance(error, NvmlAbsent)
+        except (Absent, Failed) as error:
+            why, is_absent = str(error), isinstance(error, Absent)
         try:
             return _reading("nvidia-smi", cards_by_program())
-        except SmiAbsent as error:
-            return _failure("{}; {}".format(why, error), is_absent=is_absent)
-        except SmiFailed as error:
-            return _failure("{}; {}".format(why, error), is_absent=False)
+        except (Absent, Failed) as error:
+            return _failure("{}; {}".format(why, error), is_absent=is_absent and isinstance(error, Absent))
 
-    def _from_library(self) -> List[Dict[str, Any]]:
+    def _from_library(self) -> List[Card]:
         self._nvml = self._nvml or Nvml()
         try:
             return self._nvml.cards()
-        except NvmlFailed:
+        except Failed:
             nvml, self._nvml = self._nvml, None  # the driver may have been exchanged
             nvml.close()
             raise
 
 
-def _reading(source: str, cards: List[Dict[str, Any]]) -> Reading:
+def _reading(source: str, cards: List[Card]) -> Reading:
     for card in cards:
         for process in card["processes"]:
             process["user"] = _user_of(process["pid"])

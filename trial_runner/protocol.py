@@ -31,13 +31,12 @@ facts       gpus: none, or the greatest age of a reading, in seconds  {cpu_count
 ==========  ========================================================  ==============================================
 
 A *job* is ``{name, owner, state, pid, started_ms, started_ago_ms, attempt_directory, reservation}`` and, when it has
-ended, ``{ended_ms, ended_ago_ms, exit_code, signal, stderr_tail, cpu_s, message}``. How long ago it began and ended is
+ended, ``{ended_ms, ended_ago_ms, exit_code, signal, stderr_tail, message}``. How long ago it began and ended is
 told by the monotonic clock when the frame is made; the other two times are by the machine's clock as it was at
 the start. `reservation` is any object that came with the spawn: the manager notes in it which places of the machine the
 job has.
 `state` is one of PREPARING, RUNNING, ENDED, LOST; RUNNING until no process of it is left. Of `exit_code` and `signal`
-one is set, none when LOST, when `message` says what became of it; `cpu_s` is null when the keeper is not the parent.
-The same name spawned twice is one job.
+one is set, none when LOST, when `message` says what became of it. The same name spawned twice is one job.
 
 A job with `code` is accepted at once, as PREPARING, with ``code: {step, done_bytes, size_bytes}`` in its
 description: `step` is unpacked or copied, 0 of 0 bytes: it waits for its turn. Nothing of it is on file before it is

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from nni_manager.code_archive.tree import Changed, Entry, Folder, Listing, Tree, first_difference
+from nni_manager.code_archive.tree import Changed, Entry, Folder, Listing, Tree, first_difference, join
 from nni_manager.code_archive.walk import check_limits, stamp, walk
 from nni_manager.domain.errors import InvalidInput
 from trial_runner.wire import code_archive
@@ -164,7 +164,7 @@ class _Writer:
             self._note("folder", folder.path, "")
         with self._tree.folder(folder.path) as descriptor:
             for entry in folder.entries:
-                path = folder.path_of(entry.name)
+                path = join(folder.path, entry.name)
                 if entry.target:
                     self._add_link(path, entry.target)
                 else:

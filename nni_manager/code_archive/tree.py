@@ -159,10 +159,6 @@ class Folder:
     def bytes(self) -> int:
         return sum(entry.size for entry in self.entries)
 
-    def path_of(self, name: str) -> str:
-        """The path of a file or link in this folder, relative to the code directory."""
-        return join(self.path, name)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
@@ -191,4 +187,4 @@ def _things(listing: Listing) -> Iterator[tuple[str, Entry | None]]:
     for folder in listing.folders:
         yield folder.path, None
         for entry in folder.entries:
-            yield folder.path_of(entry.name), entry
+            yield join(folder.path, entry.name), entry

@@ -10,7 +10,6 @@ import abc
 import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
@@ -52,7 +51,6 @@ ClusterConfigT = TypeVar("ClusterConfigT", bound=KubernetesSection)
 class KubernetesPlatform(Platform[ClusterConfigT]):
     """The base of adapters of one kind of job in a cluster; its abstract methods are pure."""
 
-    name: ClassVar[str]
     instead_of_shared_storage: ClassVar[str] = (
         "let pods mount it: storage: {storageType: nfs, server: …, path: …, localMountPoint: …} of the section"
     )
@@ -72,9 +70,9 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
     def job_kind(self) -> Kind:
         """The kind of job that the config asks for."""
 
-    @abc.abstractmethod
     def object_name(self, spec: JobSpec) -> str:
         """The name of the job's object: legal, and no other job's."""
+        return names.dashed(spec)
 
     @abc.abstractmethod
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
@@ -123,7 +121,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
 
     async def _look_further(self, cluster: Cluster, resource: Resource) -> list[PreflightFinding]:
         further = await self.look_further(cluster)
-        service = ClusterObjects(cluster, self.config, self.host, self.name)
+        service = ClusterObjects(cluster, self.config, self.host)
         service.pretend()
 
         def manifest(spec: JobSpec, name: str, labels: dict[str, str]) -> Object:
@@ -143,14 +141,14 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         try:
             await self._enter()
         except BaseException:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
             raise
         return self
 
     async def _enter(self) -> None:
         cluster = await self._connect()
         self._resource = await self._find_resource(cluster)
-        self._service = ClusterObjects(cluster, self.config, self.host, self.name)
+        self._service = ClusterObjects(cluster, self.config, self.host)
         self._jobs = await followed_jobs.follow(
             cluster,
             self._resource,
@@ -182,9 +180,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             raise PlatformUnavailable(kind.missing(), refused=True)
         return found
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
         self._stack = AsyncExitStack()
         self._lease, self._jobs, self._service = None, None, None
@@ -217,7 +213,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             error = submission.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)
             raise error from None
-        handle = submission.handle(self.name, spec, created, storage.address(self.config, spec))
+        handle = submission.handle(self.config.platform, spec, created, storage.address(self.config, spec))
         self._entered[0].memory(handle, created)
         return handle
 
@@ -300,9 +296,9 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             self.host.wake(handle.job_name)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        cluster, (jobs, service, resource) = await self._cluster(), self._entered
+        cluster, (jobs, _, resource) = await self._cluster(), self._entered
         memories = [jobs.memory(handle) for handle in handles]
-        await self._guarded(cluster, removal.remove(cluster, resource, service, memories))
+        await self._guarded(cluster, removal.remove(cluster, resource, memories))
         for memory in memories:
             jobs.forget(memory)
 
@@ -326,11 +322,11 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             resource = await self.job_kind().find(cluster)
             if resource is not None:
                 await removal.clean(cluster, resource, labels, None)
-            await ClusterObjects(cluster, self.config, self.host, self.name).close()
+            await ClusterObjects(cluster, self.config, self.host).close()
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
         finally:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
 
     async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:
         try:
@@ -343,5 +339,5 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left in the namespace: {refusal}") from None
         finally:
-            await self.__aexit__(None, None, None)
+            await self.__aexit__()
         return [one.told for one in found]

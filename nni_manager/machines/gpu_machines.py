@@ -66,7 +66,7 @@ def gpu_environment(spec: JobSpec, reservation: Reservation | None) -> dict[str,
     if spec.gpu_number == 0 or reservation is None:
         return {protocol.ENV_GPUS: ""}
     # CUDA itself would count the fastest first, the driver and `gpuIndices` count by the bus
-    return {protocol.ENV_GPUS: reservation.visible_devices, protocol.ENV_GPU_ORDER: "PCI_BUS_ID"}
+    return {protocol.ENV_GPUS: ",".join(map(str, reservation.places)), protocol.ENV_GPU_ORDER: "PCI_BUS_ID"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +97,11 @@ class MachinePool:
         self._placement = Placement(
             self._places,
             f"{host.experiment_id}/{host.service}",
-            demands=self._demands(),
+            demands={name: parked.demand for name, parked in self._machines.items()},
             code=WaitCode.GPU,
             wake=wake,
         )
         self._away: Mapping[str, str] = {}
-
-    def change(self, machines: Iterable[PoolMachine]) -> None:
-        """Takes another list of machines; jobs of removed ones run on and have their places until they end."""
-        self._machines = {parked.machine.name: parked for parked in machines}
-        self._placement.change(self._demands())
 
     def reach(self, away: Mapping[str, str]) -> None:
         """Notes which machines cannot be reached now, and why: `away` is machine → sentence."""
@@ -202,9 +197,6 @@ class MachinePool:
     @property
     def _reached(self) -> list[PoolMachine]:
         return [parked for name, parked in self._machines.items() if name not in self._away]
-
-    def _demands(self) -> dict[str, Demand]:
-        return {name: parked.demand for name, parked in self._machines.items()}
 
 
 def _raise_if_none_answers(answers: Sequence[BaseException | None]) -> None:

@@ -58,11 +58,8 @@ class GpuSample:
     is_absent: bool = False
 
     @classmethod
-    def parse(cls, answer: object) -> GpuSample:
-        """The reading that a keeper sent, by the wire contract; anything else is from one that knows of no GPUs."""
-        if not isinstance(answer, Mapping):
-            sentence = "its keeper is of an earlier version, and is replaced when its jobs have ended"
-            return cls(cards=(), error=sentence)
+    def parse(cls, answer: Mapping[str, Any]) -> GpuSample:
+        """The reading that a keeper sent, by the wire contract."""
         cards = tuple(_card(entry) for entry in answer.get("cards", ()))
         source, error = str(answer.get("source", "")), str(answer.get("error", ""))
         return cls(cards=cards, source=source, error=error, is_absent=bool(answer.get("is_absent")))

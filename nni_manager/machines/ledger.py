@@ -74,11 +74,6 @@ class Reservation:
             place=entry.get("place", ""),
         )
 
-    @property
-    def visible_devices(self) -> str:
-        """The value of `CUDA_VISIBLE_DEVICES`, beside `CUDA_DEVICE_ORDER` PCI_BUS_ID, by which the driver counts."""
-        return ",".join(map(str, self.places))
-
 
 class User(NamedTuple):
     """A job that has a place."""

@@ -54,15 +54,6 @@ class Placement:
             self.want(0)
             self.want(wanted)
 
-    def change(self, demands: Demands) -> None:
-        """Takes other machines, or other needs of a job, while the experiment runs."""
-        self._all, away = dict(demands), self._away
-        self._demands, self._away = self._all, {}
-        wanted = self._wanted
-        self.want(0)
-        self.reach({name: why for name, why in away.items() if name in demands})
-        self.want(wanted)
-
     def reserve(self, job_name: str, *, count: int | None = None, is_repeat: bool = False) -> Reservation | None:
         """Places for a job about to be started, `count` of them where the job sets a number; None: there are none, or
         another experiment comes first."""

@@ -148,8 +148,6 @@ class Lease(Generic[C]):
 
 @dataclass(slots=True)
 class _Shared:
-    """A connection with its leases."""
-
     connection: Connection
     leases: list[Lease[Any]] = field(default_factory=list)
     #: The lease that the credential in use comes from.
@@ -260,11 +258,6 @@ class Connections:
     def health(self) -> dict[str, Health]:
         """The health of each connection in use now, by its key."""
         return {key: shared.connection.health for key, shared in self._shared.items()}
-
-    def owners(self, key: str) -> tuple[str, ...]:
-        """The owners of the leases of the connection `key`."""
-        shared = self._shared.get(key)
-        return tuple(lease.owner for lease in shared.leases) if shared is not None else ()
 
     async def _give_back(self, key: str, shared: _Shared, lease: Lease[Any]) -> None:
         shared.leases.remove(lease)

@@ -7,6 +7,7 @@ import functools
 import io
 import json
 import marshal
+import os
 import shlex
 import zipfile
 import zlib
@@ -17,7 +18,7 @@ from types import CodeType
 
 from nni_manager.domain.ids import checkpoint_directory_of
 from trial_runner import protocol
-from trial_runner.wire import removal
+from trial_runner.wire import foreign_files, removal
 from trial_runner.wire.runner_archive import MODULES_FILE, STAND_IN_FILE
 
 _PACKAGE = Path(protocol.__file__).parent
@@ -75,6 +76,12 @@ def copy_from(trial_id: str) -> str:
         earlier=checkpoint_directory_of(trial_id),
         words=shlex.quote(words),
     )
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Writes a file, whole or not at all, for this user alone; a missing folder is made. Blocks. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    foreign_files.write_whole(os.path.realpath(path.parent), path.name, data)
 
 
 def remove_folders(folders: Iterable[str]) -> dict[str, str]:

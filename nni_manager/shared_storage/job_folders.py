@@ -12,6 +12,7 @@ from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.shared_storage.mounted_storage import MountedStorage
 from nni_manager.shared_storage.pull import Pull
 from trial_runner.wire import foreign_files
@@ -51,9 +52,7 @@ class JobFolders:
         """Stops reading the folders. Idempotent."""
         self._storage = None
         pulling, self._pulling = self._pulling, None
-        if pulling is not None:
-            pulling.cancel()
-            await asyncio.wait([pulling])
+        await ended(pulling)
 
     def here(self, job_name: str) -> Path:
         """The folder of a job, as this machine sees it."""

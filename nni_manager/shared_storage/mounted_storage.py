@@ -34,14 +34,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.evidence import EXIT_OTHER_STORAGE
 from nni_manager.domain.ids import checkpoint_directory_of
 from nni_manager.domain.job import JobSpec, JobState
+from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
+from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.shared_storage import storage_folders
 from trial_runner import protocol
 from trial_runner.wire import removal
@@ -89,6 +90,12 @@ class MountedStorage:
         self._code: dict[Path, _Shared] = {}
         self._putting = asyncio.Lock()
 
+    @classmethod
+    def of(cls, host: Host, here: Path, there: str, mode: object) -> Self:
+        """The storage of a service's jobs, in the experiment's own folder. `mode`: as the section has it."""
+        folder = storage_folders.experiment_folder(host.experiment_id, host.storage_key)
+        return cls(here, there, folder, folder_mode(mode))
+
     def attempt(self, attempt_directory: str) -> AttemptFolder:
         """The folder of an attempt; `attempt_directory`: its name, or any path that ends with it."""
         name = Path(attempt_directory).name
@@ -106,12 +113,7 @@ class MountedStorage:
         `variables`: what its runner sees, no secrets. `code`: `Host.code`. `before`: lines of shell text that the
         container runs before the runner. Raises SubmitRejected, too.
         """
-        try:
-            archive = await code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
-        except OSError as error:
-            raise self._unavailable(error) from error
+        archive = await storage_folders.packed(code)
         async with self._putting:
             await self._in_thread(lambda: self._put_shared(archive))
         return await self._in_thread(lambda: self._put_attempt(spec, variables, self._code[archive], before))
@@ -206,14 +208,8 @@ class MountedStorage:
     # Errors
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.to_thread(work)
-        except OSError as error:
-            raise self._unavailable(error) from error
-
-    def _unavailable(self, error: OSError) -> PlatformUnavailable:
-        why = f"{error.filename or self._mount_point}: {error.strerror}"
-        return PlatformUnavailable(f"the storage mounted at {self._mount_point} cannot be used: {why}", refused=True)
+        storage = f"the storage mounted at {self._mount_point}"
+        return await storage_folders.in_thread(work, storage, self._mount_point)
 
 
 def variables_of(spec: JobSpec, platform: str) -> dict[str, str]:

@@ -194,7 +194,6 @@ _OUTBOX_BYTES = 256 * 1024
 class OutboxLines:
     """Records between two byte offsets of an outbox; what is no record between them is left out."""
 
-    outbox: str
     start: int
     end: int
     lines: tuple[str, ...]
@@ -218,4 +217,4 @@ def next_outbox_stretch(
             records = Records([rest.decode(errors="replace")] if rest else [], len(rest), len(rest))
     if not records.length:
         return None
-    return OutboxLines(outbox=outbox, start=start, end=start + records.length, lines=tuple(records.texts))
+    return OutboxLines(start=start, end=start + records.length, lines=tuple(records.texts))

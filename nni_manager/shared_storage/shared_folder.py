@@ -20,24 +20,26 @@ another user elsewhere.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import dataclasses
 import logging
 import secrets
 import shlex
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import NniManagerError, NotFound, PlatformUnavailable
 from nni_manager.domain.evidence import EXIT_OTHER_STORAGE, NOT_THERE
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
-from nni_manager.domain.job import JobSpec, JobState
-from nni_manager.platform_kit.contract import Host, PreflightFinding
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit.contract import ConfigT, Host, Platform, PreflightFinding
 from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage import storage_folders
 from nni_manager.shared_storage.job_folders import read_stretch
@@ -143,7 +145,7 @@ class SharedFolder:
 
         `now`: looked at anew. Raises SubmitRejected, too.
         """
-        archive = await self._code()
+        archive = await storage_folders.packed(self._host.code)
         async with self._readying:
             if now or not self._is_believed:
                 await self._look()
@@ -297,14 +299,6 @@ class SharedFolder:
     def _program_here(self, action: str) -> str:
         return program(action, self.section, str(self._point), user=self._user, may_mount=self._may_mount)
 
-    async def _code(self) -> Path:
-        try:
-            return await self._host.code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
-        except OSError as error:
-            raise PlatformUnavailable(f"the code cannot be packed: {error}", refused=True) from error
-
     async def _copy(self, read: Read, name: str, target: Path) -> None:
         pieces, size = [], 0
         with suppress(NotFound):
@@ -316,8 +310,34 @@ class SharedFolder:
             await self._in_thread(lambda: foreign_files.write_whole(str(target.parent), target.name, whole, 0o644))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.to_thread(work)
-        except OSError as error:
-            why = f"{error.filename or self._point}: {error.strerror}"
-            raise PlatformUnavailable(f"{LOCAL_FIELD}: the storage cannot be used: {why}", refused=True) from error
+        return await storage_folders.in_thread(work, f"{LOCAL_FIELD}: the storage", self._point)
+
+
+class OnSharedStorage(Platform[ConfigT]):
+    """The base of adapters with trials that may work on the experiment's shared storage."""
+
+    #: Trials run as users that are unknown here.
+    in_containers: ClassVar[bool] = False
+
+    def __init__(self, config: ConfigT, host: Host) -> None:
+        super().__init__(config, host)
+        self._shared = SharedFolder.of(host, in_containers=self.in_containers)
+
+    @abc.abstractmethod
+    async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        """Reads a file that a job keeps beside the shared storage; as `read_file`."""
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
+            return await self._shared.read_log(handle.job_name, offset, limit)
+        return await self._read(handle, name, offset, limit)
+
+    async def _collect(self, handles: Sequence[JobHandle]) -> None:
+        if (shared := self._shared) is not None:
+            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
+            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
+
+    async def close(self) -> None:
+        await super().close()
+        if self._shared is not None:
+            await self._shared.leave()

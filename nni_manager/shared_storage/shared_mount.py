@@ -109,11 +109,8 @@ def _address(storage: Json) -> dict[str, Any]:
 def answer_of(line: bytes) -> MountAnswer:
     """The answer that the program has printed. Raises ValueError where the line is none."""
     try:
-        told = json.loads(line)
-        return MountAnswer(
-            state=told["state"], point=told["point"], sentence=told.get("sentence", ""), fix=told.get("fix", "")
-        )
-    except (TypeError, KeyError) as error:
+        return MountAnswer(**json.loads(line))
+    except TypeError as error:
         raise ValueError("it says nothing that can be read") from error
 
 

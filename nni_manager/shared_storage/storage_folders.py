@@ -10,16 +10,19 @@ file that was checked and then opened again might be another one.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import os
 import secrets
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
+from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from trial_runner.wire import foreign_files
 from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import OpenFolder, opened_folder
@@ -152,3 +155,28 @@ def has_sha256(path: Path, sha256: str) -> bool:
             return hashlib.file_digest(file, "sha256").hexdigest() == sha256
     except OSError:
         return False
+
+
+T = TypeVar("T")
+
+
+async def packed(code: Callable[[], Awaitable[Path]]) -> Path:
+    """The packed code, for a job about to be submitted. Raises SubmitRejected, PlatformUnavailable.
+
+    `code`: `Host.code`.
+    """
+    try:
+        return await code()
+    except InvalidInput as error:
+        raise SubmitRejected(str(error)) from error
+    except OSError as error:
+        raise PlatformUnavailable(f"the code cannot be packed: {error}", refused=True) from error
+
+
+async def in_thread(work: Callable[[], T], storage: str, point: Path) -> T:
+    """Works on a storage mounted at `point`, in a thread. Raises PlatformUnavailable: ``STORAGE cannot be used…``."""
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        why = f"{error.filename or point}: {error.strerror}"
+        raise PlatformUnavailable(f"{storage} cannot be used: {why}", refused=True) from error

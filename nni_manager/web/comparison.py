@@ -24,7 +24,7 @@ from nni_manager.store.index.overview import Overview
 from nni_manager.web import formats, shown_experiments
 from nni_manager.web.config_page import lines as fields_of
 from nni_manager.web.rendering import PagesContext, context_of, render
-from nni_manager.web.table.trial_table import Line, lines
+from nni_manager.web.table.trial_table import Line, chosen, lines
 
 #: Most experiments side by side: of more, neither columns nor curves can be told apart.
 MOST = 5
@@ -93,8 +93,8 @@ class Comparison:
 def compare(experiments: Sequence[OneExperiment], *, everything: bool) -> Comparison:
     """`everything`: fields that do not differ, too. An experiment that cannot be read has no part in what differs."""
     _read = [one for one in experiments if not one.error]
-    config = sorted(lines("", [one.fields for one in _read]), key=lambda line: not line.differs)
-    shown = config if everything else [line for line in config if line.differs]
+    config = lines("", [one.fields for one in _read])
+    shown = chosen(config, everything=everything)
     facts = [*lines("", [one.facts for one in _read]), *lines("of the best trial", [one.best for one in _read])]
     return Comparison(
         experiments=[*_read, *(one for one in experiments if one.error)],

@@ -84,10 +84,6 @@ async def _drain(request: Request) -> Response:
     return redirect(request, "/platforms")
 
 
-async def _credentials(request: Request) -> Response:
-    return await _secrets_form(request, "")
-
-
 async def _renew(request: Request) -> Response:
     """Stores what was filled in; what was left empty stays. No value is ever sent back."""
     form = await form_of(request)
@@ -102,7 +98,7 @@ async def _renew(request: Request) -> Response:
     return RedirectResponse(_after_secrets(request), HTTPStatus.SEE_OTHER)
 
 
-async def _secrets_form(request: Request, error: str) -> Response:
+async def _secrets_form(request: Request, error: str = "") -> Response:
     context, id_ = context_of(request), experiment_id(request)
     entry = await context.service.entry(id_)
     references = credentials.known(experiment_file.from_canonical(await shown_experiments.config_of(context, id_)))
@@ -190,6 +186,6 @@ ROUTES = [
     Route("/platforms", shared(platforms_page, of_all)),
     Route("/platforms/machines", _add, methods=["POST"]),
     Route("/platforms/drain", _drain, methods=["POST"]),
-    Route("/experiments/{id}/credentials", _credentials),
+    Route("/experiments/{id}/credentials", _secrets_form),
     Route("/experiments/{id}/credentials", _renew, methods=["POST"]),
 ]

@@ -37,8 +37,6 @@ _STYLES = ("light.css", "style.css", "pages.css", "trial.css", "charts.css", "re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Contents:
-    """All that a report says."""
-
     shown: ShownExperiment
     best: list[Mapping[str, Any]]
     failures: list[Failure]

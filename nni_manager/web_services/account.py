@@ -84,8 +84,10 @@ class WebAccount(Connection):
         self._paces = paces
         self._transport = transport
         self._client: httpx.AsyncClient | None = None
-        self._signature = Signature()
-        self._secrets = SecretTexts()
+        #: What requests carry.
+        self.signature = Signature()
+        #: What no sentence of this account shows.
+        self.secrets = SecretTexts()
 
     # Of a Connection
 
@@ -98,7 +100,7 @@ class WebAccount(Connection):
         await self.try_out(await self.signature_of(credential))
 
     async def use(self, credential: str) -> None:
-        self._signature = await self.signature_of(credential)
+        self.signature = await self.signature_of(credential)
 
     # For adapters to say
 
@@ -129,14 +131,6 @@ class WebAccount(Connection):
 
     # Asking
 
-    def keep_secret(self, *texts: str) -> None:
-        """Keeps these texts out of all sentences of this account."""
-        self._secrets.keep(*texts)
-
-    def sign(self, signature: Signature) -> None:
-        """Makes requests carry this signature from now on."""
-        self._signature = signature
-
     async def ask(
         self,
         method: str,
@@ -154,14 +148,14 @@ class WebAccount(Connection):
         `signature`: another one than that in use, which is not replaced when it is refused.
         """
         await self._turn(pace, patience_s)
-        used = self._signature if signature is None else signature
+        used = self.signature if signature is None else signature
         response = await self._send(
             method, path, params={**params, **used.params}, headers={**headers, **used.headers}, **body
         )
         if response.status_code in self.credential_statuses and signature is None:
-            if used is not self._signature or await self.signed_anew():  # another call may have renewed it
+            if used is not self.signature or await self.signed_anew():  # another call may have renewed it
                 options: dict[str, Any] = {"params": params, "headers": headers, **body}
-                return await self.ask(method, path, pace=pace, signature=self._signature, **options)
+                return await self.ask(method, path, pace=pace, signature=self.signature, **options)
         return self._judged(response, pace)
 
     async def ask_json(self, method: str, path: str, **options: Any) -> Any:
@@ -204,16 +198,16 @@ class WebAccount(Connection):
         if status == 429:
             raise self.away("asks to be asked less often", refused=True)
         code, words = self.words(response)
-        shown = self._secrets.shown(words)
+        shown = self.secrets.shown(words)
         if status in self.credential_statuses:
             raise BadCredentials(f"{self.name} refuses the credentials ({status}): {shown}")
         if status == 408 or status >= 500:
             raise self._note_down(f"answered {status}: {shown}" if shown else f"answered {status}", refused=False)
         if status < 400:
-            place = self.redacted(response.headers.get("Location", "somewhere else").partition("?")[0])
+            place = self.secrets.redacted(response.headers.get("Location", "somewhere else").partition("?")[0])
             raise self._note_down(f"leads to {place}; is the address right?", refused=True)
         self.note_up()
-        raise Refused(status, self.redacted(code), shown)
+        raise Refused(status, self.secrets.redacted(code), shown)
 
     def _back_off(self, pace: str, seconds: float) -> None:
         pacing = self._paces.get(pace) or self._paces.get("all")
@@ -229,12 +223,8 @@ class WebAccount(Connection):
         """An error to raise, with the sentence ``NAME WHAT``."""
         return PlatformUnavailable(f"{self.name} {what}", refused=refused)
 
-    def redacted(self, text: str) -> str:
-        """A text without any secret of this account."""
-        return self._secrets.redacted(text)
-
     def _shown(self, error: Exception) -> str:
-        return self.redacted(str(error)) or type(error).__name__
+        return self.secrets.redacted(str(error)) or type(error).__name__
 
 
 def retry_after_s(value: str | None, now_s: float) -> float | None:

@@ -11,7 +11,6 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Collection, Iterable, Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
@@ -26,7 +25,7 @@ from nni_manager.web_services.shared_list import SharedList
 class UnlistedJobs:
     """The order of queries about unlisted jobs: `most` in a round, the longest waiting first."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 10) -> None:
         self._most = most
         #: Job name → number of its last query.
         self._asked: dict[str, int] = {}
@@ -41,27 +40,6 @@ class UnlistedJobs:
 
     def forget(self, job_name: str) -> None:
         self._asked.pop(job_name, None)
-
-
-#: Most queries in a round about single jobs that the list lacks.
-_MOST_ASKED = 10
-
-
-class Followed:
-    """The numbers of jobs that experiments follow on an account."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[str, int] = {}
-
-    def note(self, owner: str, jobs: int) -> None:
-        """Notes how many jobs an experiment follows; 0: none any more."""
-        self._jobs[owner] = jobs
-        if not jobs:
-            del self._jobs[owner]
-
-    @property
-    def total(self) -> int:
-        return sum(self._jobs.values())
 
 
 ListT = TypeVar("ListT")
@@ -82,8 +60,9 @@ class ListingAccount(WebAccount, Generic[ListT]):
         return await self._list.get(not_before_s)
 
     @cached_property
-    def followed(self) -> Followed:
-        return Followed()
+    def followed(self) -> dict[str, int]:
+        """The number of jobs that each experiment follows on the account, by owner of the lease."""
+        return {}
 
 
 AccountT = TypeVar("AccountT", bound=ListingAccount[Any])
@@ -109,7 +88,7 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
             host.connections, self.connection_key(config), self._owner, self._account, self._credential(config)
         )
         self._folders = JobFolders(host)
-        self._unlisted = UnlistedJobs(_MOST_ASKED)
+        self._unlisted = UnlistedJobs()
         #: Time of the last accepted job, by the loop's clock: older lists lack it.
         self._accepted_s = float("-inf")
         #: Job name → the service's report of its end; kept until the job is forgotten.
@@ -141,11 +120,9 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         self._folders.enter(self._made_storage())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._folders.leave()
-        self._lease.connection.followed.note(self._owner, 0)
+        self._lease.connection.followed.pop(self._owner, None)
         await self._lease.leave()
 
     def _accepted(self, spec: JobSpec, data: str) -> JobHandle:
@@ -176,6 +153,11 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
 
     async def close(self) -> None:
         await self._folders.storage.remove_shared()
+
+
+def names_of(spec: JobSpec, separator: str) -> list[str]:
+    """The names that a job may get: the documented one, and another where a foreign job has that."""
+    return [spec.name, f"{spec.name}{separator}{spec.nonce[:8]}"] if spec.nonce else [spec.name]
 
 
 async def all_of(calls: Iterable[Awaitable[object]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 
 class Pacing:
@@ -12,10 +11,9 @@ class Pacing:
     What the far side says itself (Retry-After) holds for every experiment.
     """
 
-    def __init__(self, *, calls: float, per_s: float, burst: int = 1, now_s: Callable[[], float] | None = None) -> None:
+    def __init__(self, *, calls: float, per_s: float, burst: int = 1) -> None:
         self._interval_s = per_s / calls
         self._burst = burst
-        self._now = now_s or (lambda: asyncio.get_running_loop().time())
         #: When the bucket would be full again.
         self._full_s = float("-inf")
         #: No call before this time.
@@ -39,7 +37,7 @@ class Pacing:
 
     def wait_s(self) -> float:
         """Seconds until the next call is allowed; 0: now. Counts no call."""
-        now = self._now()
+        now = asyncio.get_running_loop().time()
         ahead_s = max(self._full_s, now) + self._interval_s - now - self._burst * self._interval_s
         return max(self._not_before_s - now, ahead_s if ahead_s > 1e-9 else 0.0, 0.0)
 
@@ -47,9 +45,9 @@ class Pacing:
         """Counts a call that may be made now, and answers 0; else the seconds after which to ask again."""
         if (wait_s := self.wait_s()) > 0:
             return wait_s
-        self._full_s = max(self._full_s, self._now()) + self._interval_s
+        self._full_s = max(self._full_s, asyncio.get_running_loop().time()) + self._interval_s
         return 0.0
 
     def back_off(self, seconds: float) -> None:
         """Delays all calls by so many seconds, as the service asked for."""
-        self._not_before_s = max(self._not_before_s, self._now() + seconds)
+        self._not_before_s = max(self._not_before_s, asyncio.get_running_loop().time() + seconds)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from nni_manager.platform_kit.tasks import ended
+
 T = TypeVar("T")
 
 
@@ -38,9 +40,7 @@ class SharedList(Generic[T]):
 
     async def close(self) -> None:
         """Cancels a call that is under way and waits for its end."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        await ended(self._running)
 
     async def _ask(self) -> T:
         since_s = asyncio.get_running_loop().time()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.live_daemon import Daemon, running_daemon
 from tests.live_gpu.journal import Journal
-from trial_runner.gpu_probe import Nvml, NvmlAbsent, NvmlFailed
+from trial_runner.gpu_probe import Absent, Failed, Nvml
 
 TRIAL = Path(__file__).with_name("hold_card.py")
 
@@ -20,7 +20,7 @@ def cards() -> list[dict[str, Any]]:
     """The cards of this machine on which nothing computes."""
     try:
         nvml = Nvml()
-    except (NvmlAbsent, NvmlFailed) as error:
+    except (Absent, Failed) as error:
         pytest.skip(f"there is no card here: {error}")
     found = nvml.cards()
     nvml.close()

@@ -33,7 +33,7 @@ def test_the_end_is_written_down_while_the_kernel_still_knows_it(job: Job) -> No
     """A keeper that is killed in between finds it in the state file, or with the process."""
     assert job.main is not None
     pid, errors, written = job.main.pid, [], []
-    saving = SimpleNamespace(ended=lambda job: written.append((processes.peek_exit(pid), job.end.exit_code)))
+    saving = SimpleNamespace(save=lambda job: written.append((processes.peek_exit(pid), job.end.exit_code)))
     jobs = Jobs()
     jobs.add(job)
     loop = Loop(errors.append)

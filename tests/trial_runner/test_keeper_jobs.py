@@ -36,7 +36,6 @@ def test_end_is_told_by_event_state_file_and_list(
     assert ended["stderr_tail"] == ("" if exit_code == 0 else "trouble\n")
     assert (ended["pid"], ended["owner"]) == (started["pid"], "tests")
     assert started["started_ms"] <= ended["ended_ms"]
-    assert 0 < ended["cpu_s"] < 5
     assert 0 <= ended["ended_ago_ms"] <= ended["started_ago_ms"]
     listed = client.ask("list")["jobs"]["job"]
     assert lasting(listed) == lasting(ended) and listed["ended_ago_ms"] >= ended["ended_ago_ms"]

@@ -12,7 +12,7 @@ from trial_runner.keeper.jobs.files import Claim, End, MainProcess, StateFiles
 pytestmark = pytest.mark.unit
 
 MAIN = MainProcess(7, 8, 9)
-END = End(protocol.ENDED, 0, None, 10, "", None)
+END = End(protocol.ENDED, 0, None, 10, "")
 
 
 def claim(name: str, attempt_directory: str = "/attempt") -> Claim:

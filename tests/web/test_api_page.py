@@ -55,18 +55,14 @@ async def test_pages_without_a_description_say_where_it_is(world: World) -> None
 
 
 def test_types_in_words() -> None:
-    schema = {
-        "properties": {
-            "many": {"type": "array", "items": {"$ref": "#/components/schemas/Trial"}},
-            "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            "one": {"enum": ["a", "b"]},
-            "map": {"type": "object", "additionalProperties": {"type": "number"}},
-            "free": {},
-        },
-        "required": ["many"],
+    schemas = {
+        "many": {"type": "array", "items": {"$ref": "#/components/schemas/Trial"}},
+        "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "one": {"enum": ["a", "b"]},
+        "map": {"type": "object", "additionalProperties": {"type": "number"}},
+        "free": {},
     }
-    (model,) = api_page.models({"components": {"schemas": {"M": schema}}})
-    words = {field.name: "".join(part.text for part in field.types) for field in model.fields}
+    words = {name: "".join(text for text, _ in api_page.types(schema)) for name, schema in schemas.items()}
     assert words == {
         "many": "list of Trial",
         "maybe": "integer or null",
@@ -74,5 +70,13 @@ def test_types_in_words() -> None:
         "map": "object with values number",
         "free": "any",
     }
-    assert [field.name for field in model.fields if field.required] == ["many"]
-    assert model.fields[0].types[1].model == "Trial"
+    assert api_page.types(schemas["many"])[1] == ("Trial", "Trial")
+
+
+async def test_parameters_and_fields_say_that_they_are_required(visitor: httpx.AsyncClient, world: World) -> None:
+    document = create_api(world.context).openapi()
+    page = (await visitor.get("/docs")).text
+    calls = [call for operations in document["paths"].values() for call in operations.values()]
+    parameters = sum(one.get("required", False) for call in calls for one in call.get("parameters", ()))
+    fields = sum(len(schema.get("required", ())) for schema in document["components"]["schemas"].values())
+    assert page.count(" required</small>") == parameters + fields > 100

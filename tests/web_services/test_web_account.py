@@ -27,7 +27,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 class Account(WebAccount):
     async def signature_of(self, credential: str) -> Signature:
-        self.keep_secret(credential)
+        self.secrets.keep(credential)
         return Signature(headers={"Authorization": f"Bearer {credential}"}, params={"password": credential})
 
     async def try_out(self, signature: Signature) -> None:
@@ -172,7 +172,7 @@ async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with asked(answering((200, {}))) as one:
         await one.ask("GET", "jobs", params={"limit": "7"})
-        assert SECRET not in repr(one._signature)
+        assert SECRET not in repr(one.signature)
     assert "http://test/api/jobs" in caplog.text
     assert SECRET not in caplog.text
 

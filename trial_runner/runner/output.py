@@ -156,15 +156,13 @@ class LogForward(Stream):
         assert self._pending is not None, "nothing was due"
         piece = self._pending
         try:
-            offset = answer().get("offset")
+            offset = answer()["offset"]
         except Refused as error:
             sentence = "The manager refuses {} ({}): it stays in the trial's folder."
             self._undelivered.add(sentence.format(self._file.name, error))
             self._file.is_given_up = True
             self._pending = None
             return
-        if not isinstance(offset, int):
-            raise Unavailable("the manager did not say what it stored of {}".format(self._file.name))
         self._pending = None
         self._on_stored(piece, offset)
 

@@ -77,7 +77,7 @@ class OutboxForward(Stream):
         assert self._pending is not None, "nothing was due"
         chunk = self._pending
         try:
-            offset = answer().get("offset")
+            offset = answer()["offset"]
         except Refused as error:
             self._on_refused(chunk, error)
             return
@@ -86,8 +86,6 @@ class OutboxForward(Stream):
                 raise
             self._make_smaller(chunk)  # for a proxy in between
             return
-        if not isinstance(offset, int):
-            raise Unavailable("the manager did not say what it stored of {}".format(chunk.outbox))
         self._on_stored(chunk, offset)
 
     def give_up(self) -> None:

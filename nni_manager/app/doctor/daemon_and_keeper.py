@@ -22,7 +22,7 @@ from nni_manager.client.manager_client import ManagerClient
 from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import NniManagerError, PlatformError
 from nni_manager.domain.experiment import HoldCode
-from nni_manager.machines.keeper.client import IgnoringListener
+from nni_manager.machines.keeper.client import Listener
 from nni_manager.machines.keeper.local_process import LocalKeeper, connected
 from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
@@ -105,7 +105,7 @@ async def _facts(folder: Path) -> dict[str, Any]:
     async with connected(process, "doctor's") as keeper:
         try:
             async with asyncio.timeout(_ANSWER_S):
-                await keeper.listen("doctor", IgnoringListener())
+                await keeper.listen("doctor", Listener())
                 facts: dict[str, Any] = await keeper.request("facts")
         finally:
             keeper.leave("doctor")

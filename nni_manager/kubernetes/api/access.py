@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -72,12 +72,11 @@ class Access:
         return f"kubernetes {server} {user} {self.namespace}"
 
     def to_text(self) -> str:
-        return json.dumps([self.kubeconfig, self.context, self.namespace])
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> Access:
-        kubeconfig, context, namespace = json.loads(text)
-        return cls(kubeconfig=kubeconfig, context=context, namespace=namespace)
+        return cls(**json.loads(text))
 
 
 def _server_and_user(access: Access) -> tuple[str, str]:

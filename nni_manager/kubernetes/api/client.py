@@ -10,9 +10,9 @@ import functools
 import json
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
@@ -52,8 +52,6 @@ class Refusal(Exception):
     #: ``AlreadyExists``, ``NotFound``, ``Forbidden``, …
     reason: str
     message: str
-    details: Mapping[str, Any] = field(default_factory=dict)
-    retry_after_s: float | None = None
 
     @property
     def is_there(self) -> bool:
@@ -253,13 +251,10 @@ def _refusal(answer: aiohttp.ClientResponse, data: bytes, secrets: SecretTexts) 
     except ValueError:
         status = {}
     told = _redacted(status, secrets) if isinstance(status, dict) else {}
-    wait = answer.headers.get("Retry-After", "")
     return Refusal(
         status=answer.status,
         reason=str(told.get("reason") or answer.reason or ""),
         message=str(told.get("message") or secrets.shown(data.decode(errors="replace"))),
-        details=told.get("details") or {},
-        retry_after_s=float(wait) if wait.isdigit() else None,
     )
 
 

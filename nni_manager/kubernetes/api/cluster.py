@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
@@ -18,6 +18,8 @@ from nni_manager.kubernetes.api.names import EVENTS, EXPERIMENT, PODS, SECRETS, 
 from nni_manager.platform_kit.connections import Connection
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Jobs that are submitted at a time.
 _SUBMISSIONS = 8
@@ -97,20 +99,25 @@ class Cluster(Connection):
 
         Raises BadCredentials, too.
         """
+        try:
+            return await self.renewing(
+                lambda client: client.call(method, path, query=query, body=body, content_type=content_type)
+            )
+        except Refusal as refusal:
+            if refusal.status != 401:
+                raise
+            raise _refused((await self.client()).host, refusal) from None
+
+    async def renewing(self, ask: Callable[[Client], Awaitable[T]]) -> T:
+        """The answer of `ask`, which is called again where the credential had expired. Raises what `ask` does."""
         client = await self.client()
         try:
-            return await client.call(method, path, query=query, body=body, content_type=content_type)
+            return await ask(client)
         except Refusal as refusal:
             if refusal.status != 401:
                 raise
         await self.renew(client)
-        client = await self.client()
-        try:
-            return await client.call(method, path, query=query, body=body, content_type=content_type)
-        except Refusal as refusal:
-            if refusal.status != 401:
-                raise
-            raise _refused(client.host, refusal) from None
+        return await ask(await self.client())
 
     async def renew(self, used: Client) -> None:
         """Reads credentials again that the server has refused to this client. Raises BadCredentials."""

@@ -17,6 +17,7 @@ from typing import Protocol
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
 from nni_manager.kubernetes.api.names import Resource
+from nni_manager.platform_kit.tasks import ended
 from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -109,9 +110,7 @@ class Informer:
             self._task = asyncio.create_task(self._run(), name=f"informer {self.resource.plural}")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await ended(self._task)
 
     @property
     def was_asked(self) -> bool:

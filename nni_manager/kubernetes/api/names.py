@@ -44,7 +44,7 @@ SERVICE = "nni-manager/service"
 JOB = "nni-manager/job"
 TRIAL = "nni-manager/trial"
 NONCE = "nni-manager/nonce"
-#: The identity of the manager that made it. Objects of earlier versions do not have it, and nothing is selected by it.
+#: The identity of the manager that made it. Nothing is selected by it.
 MANAGER = "nni-manager/manager"
 #: The label of pods of the reporting role: the first of them reports.
 REPORTS = "nni-manager/reports"

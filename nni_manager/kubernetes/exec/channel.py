@@ -25,6 +25,7 @@ from nni_manager.kubernetes.exec.channel_selection import Choices, told_channel
 from nni_manager.kubernetes.exec.stream import ExecFailed
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.shared_storage import kept_logs, runner_folder
 from trial_runner import protocol
 
@@ -87,11 +88,7 @@ class ExecChannel:
             self.forget(attempt.memory)
         if self._letting_go:
             await asyncio.wait(self._letting_go, timeout=_LETTING_GO_S)
-        tasks = {*(attempt.task for attempt in attempts), *self._letting_go}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await ended(*(attempt.task for attempt in attempts), *self._letting_go)
 
     async def execute(self, pod: Object, verb: str, stdin: bytes | AsyncIterator[bytes] = b"") -> bytes:
         """What a command in a pod says. Raises Refusal, ExecFailed, PlatformUnavailable."""

@@ -21,9 +21,8 @@ from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.payload import runner_archive
-from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.shared_storage.mounted_storage import AttemptFolder, MountedStorage
-from nni_manager.shared_storage.storage_folders import experiment_folder, make_root, sha256_of
+from nni_manager.shared_storage.storage_folders import in_thread, make_root, packed, sha256_of
 from trial_runner import protocol
 
 #: The key of a job's parameters in its Secret.
@@ -39,11 +38,10 @@ class ClusterObjects:
     `prepare` comes before `pods` and `pull_secrets`.
     """
 
-    def __init__(self, cluster: Cluster, config: KubernetesSection, host: Host, platform: str) -> None:
+    def __init__(self, cluster: Cluster, config: KubernetesSection, host: Host) -> None:
         self._cluster = cluster
         self._config = config
         self._host = host
-        self._platform = platform
         self.channel = storage.channel(config)
         self.reach = Reach(cluster)
         self._preparing = asyncio.Lock()
@@ -53,17 +51,14 @@ class ClusterObjects:
         self._azure = ""
         #: Until when, by the loop's clock, the runner's object is not looked for.
         self._mend_again_s = float("-inf")
-        #: Names of jobs that own their Secret, which is removed with them.
-        self._owning: set[str] = set()
         #: The path of the packed code, as pods see it.
         self._code_archive = self._code_sha256 = ""
         here = storage.mount_point(config)
         #: The storage on which this machine reads results; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
-            folder = experiment_folder(host.experiment_id, host.storage_key)
             mode = config.pod_storage and config.pod_storage.mode
-            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", folder, folder_mode(mode))
+            self.storage = MountedStorage.of(host, here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", mode)
         self._here = here
 
     # Shared by all jobs
@@ -116,18 +111,11 @@ class ClusterObjects:
             secret = storage.azure_secret(self._host.experiment_id, self._host.service, name, key)
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:
-            try:
-                await asyncio.to_thread(make_root, self._here, _NNI_FOLDER)
-                code = await self._host.code()
-                self._code_sha256 = await asyncio.to_thread(sha256_of, code)
-                self._code_archive = self.storage.code_archive(code)
-            except InvalidInput as error:
-                raise SubmitRejected(str(error)) from None
-            except OSError as error:
-                why = f"{error.filename or self._here}: {error.strerror}"
-                raise PlatformUnavailable(
-                    f"the storage mounted at {self._here} cannot be used: {why}", refused=True
-                ) from None
+            here, mounted = self._here, f"the storage mounted at {self._here}"
+            await in_thread(lambda: make_root(here, _NNI_FOLDER), mounted, here)
+            code = await packed(self._host.code)
+            self._code_sha256 = await in_thread(lambda: sha256_of(code), mounted, here)
+            self._code_archive = self.storage.code_archive(code)
 
     async def put(self, resource: Resource, body: Object) -> str:
         """Creates an object and answers its name. The name is a hash of the content: an existing object is the same."""
@@ -143,7 +131,7 @@ class ClusterObjects:
         """The settings that all pods of a job share."""
         channel = self.reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
         return PodSettings(
-            platform=self._platform,
+            platform=self._config.platform,
             channel=channel,
             own_address=self.reach.own_address,
             runner_map=self._runner_map,
@@ -202,8 +190,6 @@ class ClusterObjects:
             if not refusal.is_there:
                 raise
             await self._judge_secret(job)
-        else:
-            self._owning.add(meta["name"])
 
     def _secret_data(self, spec: JobSpec) -> dict[str, str]:
         told = spec.runner_environment.get(protocol.ENV_TOKEN)
@@ -216,15 +202,11 @@ class ClusterObjects:
         """Checks the owner of an existing Secret; one of an earlier job of the same name is removed.
 
         Raises Refusal, and PlatformUnavailable where the Secret must be created again.
-
-        One without an owner was made by an earlier version, before its job; it stays, and is removed by its name.
         """
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         found = await self._cluster.find(SECRETS, self.secret_name(name))
         owners = [one.get("uid") for one in (found or {}).get("metadata", {}).get("ownerReferences") or ()]
-        if uid in owners:
-            self._owning.add(name)
-        elif found is None or owners:
+        if uid not in owners:
             if found is not None:
                 await self._cluster.delete(SECRETS, self.secret_name(name), uid=found["metadata"]["uid"])
             raise PlatformUnavailable(f"the Secret {self.secret_name(name)} was another job's; it is made again")
@@ -235,13 +217,6 @@ class ClusterObjects:
         if secret is None or _RECORD_KEY not in (secret.get("data") or {}):
             raise PlatformUnavailable(f"the Secret {self.secret_name(name)} is gone, and the parameters with it")
         return base64.b64decode(secret["data"][_RECORD_KEY]).decode()
-
-    async def drop_job(self, name: str) -> None:
-        """Removes the Secret of a job that is removed, where it does not go with the job."""
-        if name in self._owning:
-            self._owning.discard(name)
-        elif self.channel != protocol.PULL:
-            await self._cluster.delete(SECRETS, self.secret_name(name))
 
     async def close(self) -> None:
         """Removes all objects with our labels except those of jobs. Raises Refusal."""

@@ -12,7 +12,6 @@ from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
-from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.jobs.evidence import milliseconds
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import LeftObject
@@ -34,12 +33,11 @@ async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterab
     await _each(memories, end_one)
 
 
-async def remove(cluster: Cluster, resource: Resource, service: ClusterObjects, memories: Iterable[JobMemory]) -> None:
-    """Removes jobs and their objects. Quiet for missing ones. Raises Refusal."""
+async def remove(cluster: Cluster, resource: Resource, memories: Iterable[JobMemory]) -> None:
+    """Removes jobs, and with them what they own. Quiet for missing ones. Raises Refusal."""
 
     async def remove_one(memory: JobMemory) -> None:
         await cluster.delete(resource, memory.name, uid=memory.uid)
-        await service.drop_job(memory.name)
 
     await _each(memories, remove_one)
 
@@ -52,7 +50,6 @@ async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], jo
         name = (meta.get("annotations") or {}).get(names.DOCUMENTED_NAME)
         if job_names is None or name in job_names:
             await cluster.delete(resource, meta["name"], uid=meta.get("uid", ""))
-            await cluster.delete(SECRETS, ClusterObjects.secret_name(meta["name"]))
 
     await _each(await cluster.list(resource, names.selector(labels)), clean_one)
 

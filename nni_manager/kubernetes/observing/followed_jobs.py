@@ -26,6 +26,7 @@ from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.kubernetes.jobs.pod import RUNNER_FILE, RUNNER_MOUNT
 from nni_manager.kubernetes.observing.following import Following
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
 
@@ -84,9 +85,7 @@ class FollowedJobs:
             await self._service.mend()
 
     async def close(self) -> None:
-        if self._mending is not None:
-            self._mending.cancel()
-            await asyncio.wait([self._mending])
+        await ended(self._mending)
 
     def forget(self, memory: JobMemory) -> None:
         self._following.forget(memory.name)
@@ -189,8 +188,7 @@ class _FromStorage:
         self._pull.forget(memory.job_name)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await ended(self._task)
 
 
 async def _execute(cluster: Cluster, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
@@ -198,14 +196,8 @@ async def _execute(cluster: Cluster, pod: Object, verb: str, stdin: AsyncIterato
     path = PODS.path(cluster.namespace, pod["metadata"]["name"])
     command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
     container = str(runner_container(pod).get("name") or "")
-    client = await cluster.client()
-    try:
-        return await execute(client, path, container, command, stdin, _COMMAND_S)
-    except Refusal as refusal:
-        if refusal.status != 401:
-            raise
-    await cluster.renew(client)  # refused before anything was sent
-    return await execute(await cluster.client(), path, container, command, stdin, _COMMAND_S)
+    # a refused one has sent nothing
+    return await cluster.renewing(lambda client: execute(client, path, container, command, stdin, _COMMAND_S))
 
 
 #: Bytes of a pod's log that are read at most.

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.machines.keeper.connection import Connection, Requests, ask_in_silence
+from nni_manager.machines.keeper.connection import Connection, Patience, Requests, ask_in_silence
 from trial_runner import protocol
 from trial_runner.wire.backoff import Backoff
 
@@ -43,8 +43,8 @@ Job = dict[str, Any]
 _BARRIER = {"action": "barrier"}
 
 
-class Listener(Protocol):
-    """An owner of jobs at the keeper, called about them."""
+class Listener:
+    """An owner of jobs at the keeper, called about them; this one ignores what it hears, and keeps the connection."""
 
     async def on_connected(self) -> None:
         """Called when the keeper was (re)connected: says which jobs to follow. Nothing comes before that."""
@@ -52,6 +52,7 @@ class Listener(Protocol):
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
         """Called with complete lines of one outbox; the awaitable ends when they are stored, fails when they are
         not."""
+        return asyncio.sleep(0)
 
     def on_ended(self, job_name: str, job: Job) -> None:
         """Called when a job has ended, after `on_lines` with all of its lines, which need not be stored yet."""
@@ -64,28 +65,6 @@ class Listener(Protocol):
 
     def on_disconnected(self) -> None:
         """Called when the connection is lost: nothing is known until `on_connected`."""
-
-
-class IgnoringListener:
-    """A listener that ignores what it hears; there only so that there is a connection."""
-
-    async def on_connected(self) -> None:
-        pass
-
-    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
-        pass
-
-    def on_ended(self, job_name: str, job: Job) -> None:
-        pass
-
-    def on_changed(self, job_name: str, job: Job) -> None:
-        pass
-
-    def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
-        pass
-
-    def on_disconnected(self) -> None:
-        pass
 
 
 class Watcher(Protocol):
@@ -183,7 +162,7 @@ class Keeper:
         connection = self._connection or await self._until_connected()
         number, answer = self._requests.add()
         connection.send({"verb": verb, "id": number, **arguments})
-        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S if patience_s is None else patience_s)
+        patience = Patience(connection, ANSWER_TIMEOUT_S if patience_s is None else patience_s)
         try:
             return await answer
         finally:

@@ -118,9 +118,6 @@ class Connection(asyncio.Protocol):
         self.is_dropped = True
         self.transport.abort()
 
-    def lose_patience_after(self, seconds: float) -> _Patience:
-        return _Patience(self, seconds)
-
     def give_up(self, seconds: float) -> None:
         self._client.on_silence(self, f"no answer for {seconds:g} s, it hangs or was stopped")
         self.drop()
@@ -143,7 +140,7 @@ async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Calla
                 await ask()
 
 
-class _Patience:
+class Patience:
     """A time limit for an answer. A keeper that says something else meanwhile works and does not hang; while this
     side does not read, nothing can come, and the time does not count."""
 

@@ -26,11 +26,8 @@ from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.tasks import ended
 from trial_runner import protocol
-
-#: Of a LOST job at a keeper of an earlier version.
-_UNSAID = "its keeper lost it, and is of a version that does not say how"
-
 
 _STATES = {
     protocol.PREPARING: JobState.PENDING,
@@ -47,7 +44,7 @@ def job_report(job: Mapping[str, Any]) -> Observation:
         exit_code=job.get("exit_code"),
         signal=job.get("signal"),
         stderr_tail=job.get("stderr_tail") or "",
-        message=job.get("message") or (_UNSAID if state is JobState.LOST else ""),
+        message=job.get("message") or "",
         started_ms=_moment_ms(job.get("started_ago_ms")),
         ended_ms=_moment_ms(job.get("ended_ago_ms")),
         is_steady=True,
@@ -115,10 +112,7 @@ class Deliveries:
             await asyncio.wait(tasks)
 
     async def cancel(self) -> None:
-        tasks = self._all()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*self._all())
 
     async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
         """Delivers lines to the scheduler.
@@ -214,9 +208,7 @@ class ForgottenJobs:
 
     async def cancel(self) -> None:
         """Ends the tasks; a job that is not forgotten yet is found again on the next connection."""
-        for task in tuple(self._sweeping):
-            task.cancel()
-        await asyncio.gather(*self._sweeping, return_exceptions=True)
+        await ended(*self._sweeping)
 
     async def _end(self, names: Collection[str]) -> None:
         """Stops the jobs, and asks for their ends, which may have been reported before, or never on this connection."""

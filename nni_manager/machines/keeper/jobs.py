@@ -17,6 +17,7 @@ from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUn
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.machines.keeper import machines, orphaned_jobs
+from nni_manager.machines.keeper.client import Listener
 from nni_manager.machines.keeper.job_events import Deliveries, ForgottenJobs, Known, job_report
 from nni_manager.machines.keeper.machines import GPU_AGE_S, KeeperConnection
 from nni_manager.machines.ledger import Reservation
@@ -30,7 +31,7 @@ from trial_runner import protocol
 log = logging.getLogger(__name__)
 
 
-class KeeperJobs:
+class KeeperJobs(Listener):
     """The jobs of one training service at a keeper, and its `Listener`. Entered with `enter`, left with `leave`;
     methods raise PlatformUnavailable.
 

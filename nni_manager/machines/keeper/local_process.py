@@ -16,6 +16,7 @@ from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
+from nni_manager.platform_kit.tasks import ended
 from trial_runner.wire.descriptors import Descriptor
 
 log = logging.getLogger(__name__)
@@ -173,9 +174,7 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
     try:
         yield keeper
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        await ended(*tasks)
 
 
 def _note_end(task: asyncio.Task[None]) -> None:

@@ -17,6 +17,7 @@ from nni_manager.machines.keeper.client import Job, Keeper
 from nni_manager.machines.ledger import MachineLedger, Reservation
 from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.connections import Connection
+from nni_manager.platform_kit.tasks import ended
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -50,8 +51,7 @@ class KeeperConnection(Connection):
         self.keeper.watchers.remove(self)
         if self._gpu_reader is not None:
             self.places.on_want.remove(self._gpus_wanted.set)
-            self._gpu_reader.cancel()
-            await asyncio.gather(self._gpu_reader, return_exceptions=True)
+            await ended(self._gpu_reader)
         self.on_down("it is not in use")
 
     async def serve(self, machines: Sequence[KeeperMachine]) -> None:
@@ -111,8 +111,8 @@ class KeeperConnection(Connection):
         machine = self._gpu_machine
         if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
             return
-        answer = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
-        self._gpus_read_s = time.monotonic() - (answer["age_s"] if answer else 0.0)
+        answer = (await self.keeper.request("facts", gpus=max_age_s))["gpus"]
+        self._gpus_read_s = time.monotonic() - answer["age_s"]
         reading = GpuSample.parse(answer)
         if reading.error and (machine.reading is None or machine.reading.error != reading.error):
             log.warning("the GPUs of %s cannot be read: %s", machine.called, reading.error)

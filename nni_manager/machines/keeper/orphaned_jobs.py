@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from nni_manager.machines.keeper.client import IgnoringListener, Job, Keeper
+from nni_manager.machines.keeper.client import Job, Keeper, Listener
 from trial_runner import protocol
 
 #: Seconds between two looks whether they have ended. Ends are only sent to a follower, together with all results, which
@@ -30,7 +30,7 @@ async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | 
 
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
     """Does work with a keeper that may have no other connection."""
-    await keeper.listen(listener, IgnoringListener())
+    await keeper.listen(listener, Listener())
     try:
         await work()
     finally:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 DEFAULT_PORT = 22
@@ -67,12 +67,11 @@ class Credential:
 
     def as_text(self) -> str:
         """The credential as text, as a lease carries it."""
-        return json.dumps([self.password, self.key_file, self.passphrase, self.host_key])
+        return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        password, key_file, passphrase, host_key = json.loads(text)
-        return cls(password=password, key_file=key_file, passphrase=passphrase, host_key=host_key)
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

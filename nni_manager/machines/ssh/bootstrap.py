@@ -24,7 +24,9 @@ from typing import Any
 import asyncssh
 from pydantic import TypeAdapter, ValidationError
 
+from nni_manager.machines.ssh.address import Entry
 from nni_manager.machines.ssh.faults import Fault, MachineFault
+from nni_manager.machines.ssh.login import logged_in
 from nni_manager.machines.ssh.transport import Channel
 from nni_manager.platform_kit.connections import Place
 from nni_manager.platform_kit.payload import machine_archive
@@ -131,19 +133,20 @@ async def arrive(
     return channel, greeting
 
 
-async def first_line(connection: asyncssh.SSHClientConnection, text: str, *, python_path: str, limit_s: float) -> bytes:
+async def first_line(entry: Entry, text: str, limit_s: float) -> bytes:
     """The line that the text of a program prints first when it is run on a machine. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
-    channel = await _open(connection, _command(python_path, mark))
-    try:
-        async with asyncio.timeout(limit_s):
-            await _found_python(channel, mark)
-            channel.channel.write(base64.b64encode(text.encode()) + b"\n")
-            return await channel.line()
-    except (EOFError, asyncssh.Error) as error:
-        raise MachineFault(_odd_shell(str(error))) from error
-    except TimeoutError as error:
-        raise MachineFault(_odd_shell(f"it said nothing within {limit_s:.0f} s")) from error
+    async with logged_in(entry) as connection:
+        channel = await _open(connection, _command(entry.python_path, mark))
+        try:
+            async with asyncio.timeout(limit_s):
+                await _found_python(channel, mark)
+                channel.channel.write(base64.b64encode(text.encode()) + b"\n")
+                return await channel.line()
+        except (EOFError, asyncssh.Error) as error:
+            raise MachineFault(_odd_shell(str(error))) from error
+        except TimeoutError as error:
+            raise MachineFault(_odd_shell(f"it said nothing within {limit_s:.0f} s")) from error
 
 
 def program_command(text: str, mark: str, *, python_path: str) -> tuple[str, bytes]:

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,16 @@ async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClient
             )
         )
     return connection
+
+
+@asynccontextmanager
+async def logged_in(entry: Entry) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    """A context with a connection to a machine, which ends with it. Raises MachineFault."""
+    connection = await log_in(entry.address, entry.credential)
+    try:
+        yield connection
+    finally:
+        connection.abort()
 
 
 async def _jump(

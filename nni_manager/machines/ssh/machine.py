@@ -18,6 +18,7 @@ from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.login import log_in
 from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.tasks import ended
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -57,9 +58,7 @@ class Machine(KeeperConnection):
         self._task = asyncio.create_task(self.keeper.run(), name=f"keeper of {self.address.host}")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await ended(self._task)
         self._drop_spare()
         await super().close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.api.names import CLAIMS
@@ -24,8 +23,6 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
     Adaptive ones are started again by their scheduler, from checkpoints.
     """
 
-    name = "adl"
-
     @classmethod
     def restarts(cls, config: AdlConfig) -> bool:
         return config.adaptive
@@ -36,9 +33,6 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
 
     def job_kind(self) -> Kind:
         return _KIND
-
-    def object_name(self, spec: JobSpec) -> str:
-        return names.dashed(spec)
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
         pods = service.pods(code_in_image=self.config.trial_code_directory or "")

@@ -24,16 +24,11 @@ _NEVER_MADE = ("PodCreationError", "Invalid")
 _BODY = "HTTP response body: "
 
 
-def state_of(phase: str) -> JobState:
-    """The state that a `status.phase` stands for, of a job that has not run yet."""
-    return PHASES.get(phase, JobState.UNKNOWN)
-
-
 def report(job: Object) -> Observation:
     """The report on an AdaptDLJob as the API gives it. `group` counts the times that pods were made: the first is 0."""
     status: dict[str, Any] = job.get("status") or {}
     phase = str(status.get("phase") or "Pending")
-    state = state_of(phase)
+    state = PHASES.get(phase, JobState.UNKNOWN)
     group = status.get("group")
     has_run = (isinstance(group, int) and group > 0) or (phase == "Pending" and "group" in status)
     if state is JobState.PENDING and has_run:

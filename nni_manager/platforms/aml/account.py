@@ -50,10 +50,6 @@ class Tokens:
                 " AZURE_CLIENT_SECRET where the manager runs"
             ) from None
 
-    async def renew(self) -> None:
-        """Gets new tokens from now on: the last one was refused. `close` forgets them, too."""
-        await self.close()
-
     async def close(self) -> None:
         credential, self._credential = self._credential, None
         if credential is not None:
@@ -91,7 +87,7 @@ class AmlAccount(WebAccount):
 
     async def signature_of(self, credential: str) -> Signature:
         token = await self._tokens.token(f"{self._endpoint}/.default")
-        self.keep_secret(token)
+        self.secrets.keep(token)
         return Signature(headers={"Authorization": f"Bearer {token}"})
 
     async def try_out(self, signature: Signature) -> None:
@@ -102,7 +98,7 @@ class AmlAccount(WebAccount):
             raise BadCredentials(f"Azure ML: {error.words}; look at {fields}, and at your rights there") from error
 
     async def signed_anew(self) -> bool:
-        await self._tokens.renew()
+        await self._tokens.close()  # which forgets the refused one
         await self.refreshed()
         return True
 
@@ -115,7 +111,7 @@ class AmlAccount(WebAccount):
 
     async def refreshed(self) -> None:
         """Renews the signature: a token lasts for an hour, and azure-identity caches a valid one."""
-        self.sign(await self.signature_of(""))
+        self.signature = await self.signature_of("")
 
     async def put(self, path: str, body: Json) -> Any:
         await self.refreshed()

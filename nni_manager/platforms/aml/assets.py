@@ -20,13 +20,14 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
 
-from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.payload import runner_archive
 from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.platforms.aml import job
 from nni_manager.platforms.aml.account import STORAGE_SCOPE, AmlAccount, Tokens
 from nni_manager.platforms.aml.config import AmlConfig
+from nni_manager.shared_storage.storage_folders import packed
 from nni_manager.web_services.account import Refused
 
 _NAME = "nni-trial-code"
@@ -44,10 +45,7 @@ class Assets:
 
     async def put(self, account: AmlAccount, blobs: Blobs) -> str:
         """The code asset's id, after the environment exists, too. Raises SubmitRejected, PlatformUnavailable."""
-        try:
-            archive = await self._code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
+        archive = await packed(self._code)
         async with self._putting:
             if archive not in self._known:
                 await self._put_environment(account)

@@ -54,11 +54,6 @@ def is_ours(job: Any, spec: JobSpec) -> bool:
     return all(found.get(name) == value for name, value in tags(spec).items())
 
 
-def names(spec: JobSpec) -> list[str]:
-    """The names that a job may get: the documented one, and another where a foreign job has that."""
-    return [spec.name, f"{spec.name}-{spec.nonce[:8]}"] if spec.nonce else [spec.name]
-
-
 def environment_name(config: AmlConfig) -> str:
     return f"nni-{hashlib.sha256(config.docker_image.encode()).hexdigest()[:16]}"
 

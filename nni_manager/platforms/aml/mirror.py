@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from nni_manager.domain.errors import PlatformError
+from nni_manager.platform_kit.payload import write_private
 from nni_manager.platforms.aml.assets import Blobs
 from trial_runner import protocol
-from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_files import is_outbox
 
 _PREFIX = f"{protocol.PIECES_FOLDER}/"
@@ -181,7 +181,7 @@ class Mirror:
         elif known and is_another:
             return False  # pieces of one that is gone
         if data:
-            await asyncio.to_thread(_write, attempt.folder / protocol.RUNNER_FILE, data)
+            await asyncio.to_thread(write_private, attempt.folder / protocol.RUNNER_FILE, data)
         return bool(data)
 
     async def _take(self, attempt: _Attempt, file: HeldFile) -> bool:
@@ -209,7 +209,9 @@ class Mirror:
         path = attempt.folder / protocol.EXIT_FILE
         if not _is_new(path, size):
             return False
-        await asyncio.to_thread(_write, path, await self._blobs.read(attempt.prefix + path.name, 0, _REPORT_BYTES))
+        await asyncio.to_thread(
+            write_private, path, await self._blobs.read(attempt.prefix + path.name, 0, _REPORT_BYTES)
+        )
         return True
 
 
@@ -236,8 +238,3 @@ def _append(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write(data)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    foreign_files.write_whole(str(path.parent), path.name, data)

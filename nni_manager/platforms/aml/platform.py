@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import httpx
@@ -22,7 +19,8 @@ from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
+from nni_manager.platform_kit.contract import Capabilities, Host, PreflightFinding
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.platforms.aml import job as jobs
 from nni_manager.platforms.aml import preflight, states
 from nni_manager.platforms.aml.account import AmlAccount, Tokens
@@ -32,9 +30,9 @@ from nni_manager.platforms.aml.mirror import Mirror
 from nni_manager.shared_storage import mount_by_job
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
-from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.shared_storage.shared_folder import OnSharedStorage
 from nni_manager.web_services.account import Refused, WebLease
-from nni_manager.web_services.jobs import UnlistedJobs, all_of
+from nni_manager.web_services.jobs import UnlistedJobs, all_of, names_of
 from trial_runner import protocol
 
 #: Seconds that copying a job's files may take after its end.
@@ -42,16 +40,15 @@ _READ_PATIENCE_S = 10.0
 _SLOW_POLL_S = 20.0
 #: For users with jobs that cannot mount shared storage.
 _OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in the workspace's own container"
-#: Jobs that a list does not have and that are asked for one by one, in one round.
-_MOST_ASKED = 10
 
 
-class AmlPlatform(Platform[AmlConfig]):
+class AmlPlatform(OnSharedStorage[AmlConfig]):
     """The adapter of `aml`: the service is asked for the states of jobs again and again."""
 
     #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
+    in_containers = True
     #: The key of another kind would lie where all of the workspace read.
     mounts: ClassVar[frozenset[str]] = frozenset({"NFS"})
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
@@ -71,9 +68,8 @@ class AmlPlatform(Platform[AmlConfig]):
             host.connections, self.connection_key(config), f"{host.experiment_id}/{host.service}", self._account, ""
         )
         self._assets = Assets(self.config, host.code)
-        self._unlisted = UnlistedJobs(_MOST_ASKED)
+        self._unlisted = UnlistedJobs()
         self._pull = Pull(host)
-        self._shared = SharedFolder.of(host, in_containers=True)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
         self._mirror: Mirror | None = None
@@ -131,13 +127,8 @@ class AmlPlatform(Platform[AmlConfig]):
         self._blobs = Blobs(place, self._blob_tokens, self.transport)
         self._mirror = Mirror(self._blobs, self.host.max_log_bytes)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    async def __aexit__(self, *_: object) -> None:
+        await ended(*self._tasks)
         await self._leave()
 
     async def _leave(self) -> None:
@@ -164,12 +155,12 @@ class AmlPlatform(Platform[AmlConfig]):
         await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
         await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
         body = jobs.creation(self.config, spec, resource=self.config.resource, code=code, folder=folder)
-        for name in jobs.names(spec):
+        names = names_of(spec, "-")
+        for name in names:
             taken = await self._put(name, body)
             if jobs.is_ours(taken, spec):
-                data = json.dumps({"name": name})
-                return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
-        raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
+                return JobHandle(platform="aml", version=1, job_name=spec.name, data=name, link=states.link(taken))
+        raise SubmitRejected(f"the workspace has other jobs called {' and '.join(names_of(spec, '-'))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
         """The job of that name, created or found; a found one may be foreign. The same body twice is the same job.
@@ -201,14 +192,14 @@ class AmlPlatform(Platform[AmlConfig]):
                 task.result()  # a fault of ours, which must not go unseen
         try:
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
-            missing = [handle for handle in handles if _name(handle) not in listed]
+            missing = [handle for handle in handles if handle.data not in listed]
             asked = {handle: await self._ask_for(handle) for handle in self._unlisted.due(missing)}
         except Refused as error:
             raise PlatformUnavailable(f"Azure ML: {error}") from None
-        return {handle: self._report(handle, listed.get(_name(handle)), asked) for handle in handles}
+        return {handle: self._report(handle, listed.get(handle.data), asked) for handle in handles}
 
     async def _ask_for(self, handle: JobHandle) -> Any | None:
-        return await self._lease.call(lambda account: account.get(f"jobs/{_name(handle)}"))
+        return await self._lease.call(lambda account: account.get(f"jobs/{handle.data}"))
 
     def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> Observation:
         if job is None and handle not in asked:
@@ -236,11 +227,6 @@ class AmlPlatform(Platform[AmlConfig]):
         """The folder of this machine to which a job's files on the storage are copied."""
         return self.host.folder / self.host.service / attempt_directory_of(job_name)
 
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
-            return await self._shared.read_log(handle.job_name, offset, limit)
-        return await self._read(handle, name, offset, limit)
-
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         mirror = self._mirror
         assert mirror is not None, "entered"
@@ -251,24 +237,17 @@ class AmlPlatform(Platform[AmlConfig]):
     # Ending
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._cancel([_name(handle) for handle in handles])
+        await self._cancel([handle.data for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Cancels jobs that still run and forgets all.
 
         They stay in the studio, and outputs on the storage: they are their user's.
         """
-        if (shared := self._shared) is not None:
-            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
-            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
-        going: list[str] = []
-        for handle in handles:
-            has_ended = (self._folder(handle.job_name) / protocol.EXIT_FILE).exists()
-            if has_ended:
-                self._left.add(_name(handle))
-            else:
-                going.append(_name(handle))
-        await self._cancel(going)
+        await self._collect(handles)
+        ended = {one.data for one in handles if (self._folder(one.job_name) / protocol.EXIT_FILE).exists()}
+        self._left |= ended
+        await self._cancel([handle.data for handle in handles if handle.data not in ended])
         for handle in handles:
             self._pull.forget(handle.job_name)
             self._unlisted.forget(handle.job_name)
@@ -278,8 +257,7 @@ class AmlPlatform(Platform[AmlConfig]):
     async def close(self) -> None:
         await self._cancel(sorted(self._left))
         self._left.clear()
-        if self._shared is not None:
-            await self._shared.leave()
+        await super().close()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
@@ -307,7 +285,3 @@ class AmlPlatform(Platform[AmlConfig]):
         except Refused as error:  # it ended in that moment, or the next round sees that it did not
             if error.status not in (400, 404, 409):
                 raise PlatformUnavailable(f"Azure ML does not cancel {name}: {error}") from None
-
-
-def _name(handle: JobHandle) -> str:
-    return str(json.loads(handle.data)["name"])

@@ -13,7 +13,6 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
@@ -22,7 +21,6 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
-from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.dlc import job, preflight, states
 from nni_manager.platforms.dlc.account import DlcAccount, DlcClient, DlcRefused, Item
 from nni_manager.platforms.dlc.config import DlcConfig
@@ -31,7 +29,7 @@ from nni_manager.platforms.dlc.listing import JobList, MissingJobs, RestartRecor
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
 from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
-from nni_manager.shared_storage.storage_folders import experiment_folder, make_root
+from nni_manager.shared_storage.storage_folders import make_root
 from nni_manager.web_services.account import WebLease
 from trial_runner import protocol
 
@@ -86,8 +84,7 @@ class DlcPlatform(Platform[DlcConfig]):
         )
         self._mount_point = Path(config.local_storage_mount_point)
         there = f"{config.container_storage_mount_point.rstrip('/')}/{FOLDER}"
-        folder = experiment_folder(host.experiment_id, host.storage_key)
-        self._storage = MountedStorage(self._mount_point / FOLDER, there, folder, folder_mode(config.storage_mode))
+        self._storage = MountedStorage.of(host, self._mount_point / FOLDER, there, config.storage_mode)
         self._jobs = JobList(self._read, host.experiment_id, fresh_s)
         self._submissions = Submissions(host.folder / host.service)
         self._submitting = Submitting(self._lease, self._jobs, self._submissions, clock, list_lag_s)
@@ -121,9 +118,7 @@ class DlcPlatform(Platform[DlcConfig]):
         self._folders.enter(self._storage)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._folders.leave()
         await self._jobs.close()
         await self._lease.leave()

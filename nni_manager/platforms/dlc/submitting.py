@@ -17,11 +17,11 @@ from typing import Any
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.payload import write_private
 from nni_manager.platforms.dlc.account import DlcAccount, DlcClient, DlcRefused
 from nni_manager.platforms.dlc.job import is_ours
 from nni_manager.platforms.dlc.listing import JobList
 from nni_manager.web_services.account import WebLease
-from trial_runner.wire import foreign_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,7 @@ class Submissions:
             return Submission(sent_ms=round(self._path(job_name).stat().st_mtime * 1000))
 
     def put(self, job_name: str, submission: Submission) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        foreign_files.write_whole(str(self._folder), self._path(job_name).name, json.dumps(asdict(submission)).encode())
+        write_private(self._path(job_name), json.dumps(asdict(submission)).encode())
 
     def remove(self, job_name: str) -> None:
         self._path(job_name).unlink(missing_ok=True)

@@ -61,7 +61,7 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         self._gpu_type: str | None = None
 
     async def signature_of(self, credential: str) -> Signature:
-        self.keep_secret(credential, quote(credential))
+        self.secrets.keep(credential, quote(credential))
         # dashboards of before 2020 want it as `token`
         return Signature(params={"email": self._email, "password": credential, "token": credential})
 
@@ -84,7 +84,7 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         answer = await self.ask_json("POST", f"clusters/{self._cluster}/jobs", json=dict(job))
         if isinstance(answer, dict) and answer.get("jobId"):
             return ""
-        return self.redacted(str(answer.get("error") if isinstance(answer, dict) else answer))
+        return self.secrets.redacted(str(answer.get("error") if isinstance(answer, dict) else answer))
 
     async def status(self, job_id: str) -> Entry | None:
         """The status of a job in the form of a list entry; None: there is no such job."""
@@ -109,7 +109,7 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
 
     async def _listed(self) -> dict[str, Entry]:
         """The account's jobs in the team by their ids."""
-        limit = max(_LEAST, _PER_JOB * self.followed.total)
+        limit = max(_LEAST, _PER_JOB * sum(self.followed.values()))
         path = f"v2/clusters/{self._cluster}/teams/{quote(self._team, safe='')}/jobs"
         answer = await self.ask_json("GET", path, pace="list", params={"limit": str(limit)})
         if not isinstance(answer, list):

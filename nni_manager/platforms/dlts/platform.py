@@ -17,13 +17,11 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnav
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of, job, job_id
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
-from nni_manager.shared_storage.storage_folders import experiment_folder
 from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs
 
@@ -94,8 +92,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         if here == own:
             own.mkdir(mode=0o755, parents=True, exist_ok=True)
         there = self.config.container_storage_mount_point or str(here)
-        folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        return MountedStorage(here, there, folder, folder_mode(self.config.storage_mode))
+        return MountedStorage.of(self.host, here, there, self.config.storage_mode)
 
     # Submitting
 
@@ -137,7 +134,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
     # Looking
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        self._lease.connection.followed.note(self._owner, len(handles))
+        self._lease.connection.followed[self._owner] = len(handles)
         listed = await self._lease.call(lambda account: account.jobs(self._accepted_s))
         entries = {handle: listed[handle.data] for handle in handles if handle.data in listed}
         unlisted = self._unlisted.due([handle for handle in handles if handle not in entries])

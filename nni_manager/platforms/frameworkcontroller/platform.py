@@ -26,8 +26,6 @@ class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig])
     A completed one has lost its pods: it says itself how it ended.
     """
 
-    name = "frameworkcontroller"
-
     @classmethod
     def restarts(cls, config: FrameworkcontrollerConfig) -> bool:
         return config.config_path is not None  # policies of the template may

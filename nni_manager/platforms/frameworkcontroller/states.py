@@ -33,11 +33,6 @@ _NOT_CREATED = -200
 _LARGEST_EXIT_CODE = 255
 
 
-def state_of(state: str) -> JobState:
-    """The state that a `status.state` stands for."""
-    return STATES.get(state, JobState.UNKNOWN)
-
-
 def report(framework: Object) -> Observation:
     """The report on a Framework as the API gives it."""
     status: dict[str, Any] = framework.get("status") or {}
@@ -45,7 +40,7 @@ def report(framework: Object) -> Observation:
     attempt: dict[str, Any] = status.get("attemptStatus") or {}
     started_ms = milliseconds(attempt.get("runTime")) or milliseconds(status.get("startTime"))
     if state != COMPLETED:
-        found = state_of(state)
+        found = STATES.get(state, JobState.UNKNOWN)
         return Observation(
             state=found, native_reason=state, started_ms=None if found is JobState.PENDING else started_ms
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.cluster import Kind
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
@@ -18,13 +17,8 @@ from nni_manager.platforms.kubeflow.states import report
 class KubeflowPlatform(KubernetesPlatform[KubeflowConfig]):
     """The adapter of `kubeflow`: one job of the operator for every attempt."""
 
-    name = "kubeflow"
-
     def job_kind(self) -> Kind:
         return kind(self.config)
-
-    def object_name(self, spec: JobSpec) -> str:
-        return names.dashed(spec)
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
         wanted = roles(self.config, spec.command, service.pull_secrets)

@@ -21,11 +21,6 @@ STATES = {
 }
 
 
-def state_of(condition: str) -> JobState:
-    """The state that one type of condition stands for."""
-    return STATES.get(condition, JobState.UNKNOWN)
-
-
 def report(job: Object) -> Observation:
     """The report on a TFJob or PyTorchJob as the API gives it."""
     status: dict[str, Any] = job.get("status") or {}

@@ -10,9 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
@@ -23,19 +21,19 @@ from nni_manager.machines.keeper.jobs import KeeperJobs, spawn_request
 from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit import payload, trial_python
-from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
 from nni_manager.platforms.local.config import LocalConfig
 from nni_manager.shared_storage.job_folders import files, read_stretch
-from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
+from nni_manager.shared_storage.shared_folder import KINDS, OnSharedStorage, SharedFolder
 from trial_runner import protocol
 
 #: This machine in the ledger.
 _THIS_MACHINE = KeeperMachine(name="local:this machine", places=None)
 
 
-class LocalPlatform(Platform[LocalConfig]):
+class LocalPlatform(OnSharedStorage[LocalConfig]):
     """The adapter of `local`: the keeper reports every change; `observe` answers from memory."""
 
     capabilities = Capabilities(watches=True, reads_files=True)
@@ -43,7 +41,6 @@ class LocalPlatform(Platform[LocalConfig]):
 
     def __init__(self, config: LocalConfig, host: Host) -> None:
         super().__init__(config, host)
-        self._shared = SharedFolder.of(host)
         self.jobs = KeeperJobs(host) if self._shared is None else _Jobs(host, self._shared)
         is_shared = self._shared is not None
         self.capabilities = replace(self.capabilities, ships_code=is_shared, removes_checkpoints=not is_shared)
@@ -85,9 +82,7 @@ class LocalPlatform(Platform[LocalConfig]):
         await self.jobs.enter([_THIS_MACHINE] if self._pool is not None else [])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.want(0)
         await self.jobs.leave()
@@ -160,9 +155,7 @@ class LocalPlatform(Platform[LocalConfig]):
         await self.jobs.cancel([handle.job_name for handle in handles], grace_period_s)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        if (shared := self._shared) is not None:
-            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
-            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
+        await self._collect(handles)
         await self.jobs.forget([handle.job_name for handle in handles])
 
     async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
@@ -174,20 +167,11 @@ class LocalPlatform(Platform[LocalConfig]):
         stays = await asyncio.to_thread(payload.remove_folders, set(own.values()))
         return {handle: stays[folder] for handle, folder in own.items() if folder in stays}
 
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
-            return await self._shared.read_log(handle.job_name, offset, limit)
-        return await self._read(handle, name, offset, limit)
-
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         return await asyncio.to_thread(read_stretch, Path(handle.data), name, offset, limit)
 
     async def list_files(self, handle: JobHandle) -> Sequence[str]:
         return await asyncio.to_thread(files, Path(handle.data))
-
-    async def close(self) -> None:
-        if self._shared is not None:
-            await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         await self.jobs.clean(job_names)

@@ -78,7 +78,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
     async def signature_of(self, credential: str) -> Signature:
         told = json.loads(credential)
         token, password = told.get("token"), told.get("password")
-        self.keep_secret(token or "", password or "")
+        self.secrets.keep(token or "", password or "")
         if token:
             return _bearer(token)
         if password not in self._tokens:
@@ -94,7 +94,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         if not self._password:
             return False
         self._tokens.pop(self._password, None)
-        self.sign(await self.signature_of(json.dumps({"password": self._password})))
+        self.signature = await self.signature_of(json.dumps({"password": self._password}))
         return True
 
     async def _token_for(self, password: str) -> str:
@@ -106,7 +106,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         token = answer.get("token") if isinstance(answer, dict) else None
         if not isinstance(token, str):
             raise self.away("answered a login without a token")
-        self.keep_secret(token)
+        self.secrets.keep(token)
         return token
 
     async def try_out(self, signature: Signature) -> None:
@@ -185,7 +185,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         self._longer = min(2 * self._longer, _MOST)
 
     async def _listed(self) -> Listing:
-        limit = min(max(_LEAST, _PER_JOB * self.followed.total) * self._longer, _MOST)
+        limit = min(max(_LEAST, _PER_JOB * sum(self.followed.values())) * self._longer, _MOST)
         params = {
             "username": self._user,
             "keyword": PREFIX,

@@ -8,7 +8,6 @@ user's, too. The runner's token and the key of shared storage are the job's `sec
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ import yaml
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.payload import write_private
 from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.platforms.openpai.states import USER_CODE
 from nni_manager.shared_storage.shared_mount import KEY_VARIABLE
 from trial_runner import protocol
-from trial_runner.wire import foreign_files
 
 
 class UserJob:
@@ -41,8 +40,7 @@ class UserJob:
         """The user's job, after the file was copied; None: there is none. Blocks. Raises InvalidInput or OSError."""
         if self._file is not None and self._copy is not None and not self._copy.exists():
             text = self._text(Path(self._file))
-            self._copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            foreign_files.write_whole(os.path.realpath(self._copy.parent), self._copy.name, text.encode())
+            write_private(self._copy, text.encode())
         self.kept = self.read()
         return self.kept
 
@@ -91,12 +89,16 @@ def mark(spec: JobSpec) -> dict[str, str]:
     return {"experiment": spec.experiment_id, "nonce": spec.nonce}
 
 
-def is_of(config: Any, spec: JobSpec) -> bool:
-    """Whether the job that was submitted as `config` is that of `spec`. Without a nonce that is not compared."""
+def mark_in(config: Any) -> Mapping[str, Any]:
+    """The mark of the job that was submitted as `config`; empty: it is none of ours."""
     extras = config.get("extras") if isinstance(config, dict) else None
     found = extras.get(OURS) if isinstance(extras, dict) else None
-    if not isinstance(found, dict):
-        return False
+    return found if isinstance(found, dict) else {}
+
+
+def is_of(config: Any, spec: JobSpec) -> bool:
+    """Whether the job that was submitted as `config` is that of `spec`. Without a nonce that is not compared."""
+    found = mark_in(config)
     return found.get("experiment") == spec.experiment_id and spec.nonce in ("", found.get("nonce"))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,7 +21,6 @@ from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
-from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
@@ -31,10 +29,9 @@ from nni_manager.platforms.openpai.job import UserJob
 from nni_manager.shared_storage import mount_by_job
 from nni_manager.shared_storage.mount_by_job import OwnMount
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
-from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
-from nni_manager.shared_storage.storage_folders import experiment_folder
+from nni_manager.shared_storage.shared_folder import KINDS, OnSharedStorage
 from nni_manager.web_services.account import Refused
-from nni_manager.web_services.jobs import WebJobs, all_of
+from nni_manager.web_services.jobs import WebJobs, all_of, names_of
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -53,9 +50,10 @@ _FAULTS = {
 }
 
 
-class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
+class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, OpenpaiConfig]):
     """The adapter of `openpai`: it polls the cluster and reads results from the storage."""
 
+    in_containers = True
     mounts: ClassVar[frozenset[str]] = KINDS
     changeable: ClassVar[frozenset[str]] = frozenset(
         {
@@ -69,7 +67,6 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     def __init__(self, config: OpenpaiConfig, host: Host) -> None:
         super().__init__(config, host)
         self._user_job = UserJob(config, host.folder / host.service / "job.yml")
-        self._shared = SharedFolder.of(host, in_containers=True)
 
     def _account(self) -> OpenpaiAccount:
         return OpenpaiAccount(self.config.host, self.config.username)
@@ -112,17 +109,18 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         if (wait_s := self._lease.connection.submit_wait_s()) > _SHORT_WAIT_S and not spec.is_repeat:
             return NoRoom(why=_too_often(wait_s))
         make = await self._maker(spec)
-        for name in _names(spec):
+        names = names_of(spec, "_")
+        for name in names:
             if spec.is_repeat and (found := await self._config(name)) is not None:
                 if jobs.is_of(found, spec):
-                    return self._handle(spec, name)
+                    return self._accepted(spec, name)
                 continue
             outcome = await self._send(make(name), spec)
             if isinstance(outcome, NoRoom):
                 return outcome
             if outcome:
-                return self._handle(spec, name)
-        raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(_names(spec))}; remove those")
+                return self._accepted(spec, name)
+        raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(names_of(spec, '_'))}; remove those")
 
     async def _maker(self, spec: JobSpec) -> Callable[[str], Json]:
         """Makes the job of a name, once what its container needs is on storage."""
@@ -160,15 +158,12 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     async def _config(self, name: str) -> Any | None:
         return await self._lease.call(lambda account: account.config(name))
 
-    def _handle(self, spec: JobSpec, name: str) -> JobHandle:
-        return self._accepted(spec, json.dumps({"name": name}))
-
     # Looking
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        self._lease.connection.followed.note(self._owner, len(handles))
+        self._lease.connection.followed[self._owner] = len(handles)
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
-        unlisted = [handle for handle in handles if _name(handle) not in listing.entries]
+        unlisted = [handle for handle in handles if handle.data not in listing.entries]
         asked = {handle: await self._asked(handle, listing) for handle in self._unlisted.due(unlisted)}
         reports = {}
         for handle in handles:
@@ -177,13 +172,13 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         return reports
 
     async def _seen(self, handle: JobHandle, listing: Listing) -> Observation:
-        entry = listing.entries.get(_name(handle))
+        entry = listing.entries.get(handle.data)
         if entry is None:
             return Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return await self._judged(handle, entry)
 
     async def _asked(self, handle: JobHandle, listing: Listing) -> Observation:
-        detail = await self._lease.call(lambda account: account.detail(_name(handle)))
+        detail = await self._lease.call(lambda account: account.detail(handle.data))
         if detail is None:
             return Observation(state=JobState.LOST, message="OpenPAI does not know the job any more")
         if listing.is_cut_off:
@@ -196,7 +191,7 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
             return self._ended[handle.job_name]
         detail = None
         if states.needs_detail(entry) and "appExitSpec" not in entry:
-            detail = await self._lease.call(lambda account: account.detail(_name(handle)))
+            detail = await self._lease.call(lambda account: account.detail(handle.data))
         report = states.report(entry, detail)
         place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
@@ -204,26 +199,17 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
         return self._noted(handle, unmounted or self._folders.storage.explained(report, _FIELDS))
 
     def _link(self, handle: JobHandle) -> str:
-        query = urlencode({"username": self.config.username, "jobName": _name(handle)})
+        query = urlencode({"username": self.config.username, "jobName": handle.data})
         return f"{self.config.host}/job-detail.html?{query}"
 
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
-            return await self._shared.read_log(handle.job_name, offset, limit)
-        return await super().read_file(handle, name, offset, limit)
+    async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        return await self._folders.read(handle.job_name, name, offset, limit)
 
     # Ending
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        if (shared := self._shared) is not None:
-            names = [handle.job_name for handle in handles]
-            await asyncio.gather(*(shared.collect(name, partial(self._folders.read, name)) for name in names))
+        await self._collect(handles)
         await super().forget(handles)
-
-    async def close(self) -> None:
-        await super().close()
-        if self._shared is not None:
-            await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
@@ -235,36 +221,22 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount, OpenpaiConfig]):
     def _made_storage(self) -> MountedStorage:
         """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
         there = jobs.mount_point(self.config, self._user_job.kept or _read(self._user_job))
-        folder = experiment_folder(self.host.experiment_id, self.host.storage_key)
-        here, mode = Path(self.config.local_storage_mount_point), folder_mode(self.config.storage_mode)
-        return MountedStorage(here, there, folder, mode)
+        here = Path(self.config.local_storage_mount_point)
+        return MountedStorage.of(self.host, here, there, self.config.storage_mode)
 
     async def _called(self, job_name: str) -> list[str]:
         """The names of the jobs submitted for this one. Where a second name exists, a foreign job has the first."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
         others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
-        return [name for name in others or [job_name] if self._is_ours(await self._config(name))]
-
-    def _is_ours(self, config: Any) -> bool:
-        """Whether a configuration is of this experiment, as far as can be said once the experiment is gone."""
-        extras = config.get("extras") if isinstance(config, dict) else None
-        mark = extras.get(jobs.OURS) if isinstance(extras, dict) else None
-        return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
+        ours = self.host.experiment_id
+        names = others or [job_name]
+        return [name for name in names if jobs.mark_in(await self._config(name)).get("experiment") == ours]
 
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
-        await all_of(self._stop_one(_name(handle)) for handle in handles)
+        await all_of(self._stop_one(handle.data) for handle in handles)
 
     async def _stop_one(self, name: str) -> None:
         await self._lease.call(lambda account: account.stop(name))
-
-
-def _names(spec: JobSpec) -> list[str]:
-    """The names that a job may get: the documented one, and another where a foreign job has that."""
-    return [spec.name, f"{spec.name}_{spec.nonce[:8]}"] if spec.nonce else [spec.name]
-
-
-def _name(handle: JobHandle) -> str:
-    return str(json.loads(handle.data)["name"])
 
 
 def _too_often(wait_s: float) -> Wait:

@@ -51,11 +51,8 @@ _CAUSES = {
 }
 #: Bytes of a job's last lines.
 _TAIL_BYTES = 2048
-_TABLE = StateTable("OpenPAI", STATES)
-
-
-def job_state(native: str) -> JobState:
-    return _TABLE.state(native)
+#: The state that a word of the service stands for.
+job_state = StateTable("OpenPAI", STATES).state
 
 
 def needs_detail(entry: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ from nni_manager.domain.ids import attempt_directory, checkpoint_directory_of, j
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.ssh.bootstrap import program_command
 from nni_manager.machines.ssh.faults import MachineFault
-from nni_manager.machines.ssh.login import log_in
+from nni_manager.machines.ssh.login import logged_in
 from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
@@ -140,8 +140,7 @@ async def _running(
     arguments = (verb, f"{site.folder}/trials/{own}", MOST_BYTES)
     program = f"import sys\nsys.path.insert(0, {greeting.program!r})\n"
     program += f"from trial_runner.keeper.moving import main\nmain(*{arguments!r})\n"
-    connection = await log_in(site.entry.address, site.entry.credential)
-    try:
+    async with logged_in(site.entry) as connection:
         command, first = program_command(program, mark, python_path=site.entry.python_path)
         process = await connection.create_process(command, encoding=None)
         while mark.encode() not in (line := await process.stdout.readline()):
@@ -149,8 +148,6 @@ async def _running(
                 raise EOFError("it ended")
         process.stdin.write(first)
         yield process
-    finally:
-        connection.abort()
 
 
 async def _answer(process: asyncssh.SSHClientProcess[bytes]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machine_report import MachineReport
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.platforms.remote import trial_python
 from nni_manager.platforms.remote.machine_jobs import JobLocations, MachineJobs
 from nni_manager.platforms.remote.shipping import leave_storage, ship, use_storage
@@ -98,10 +99,8 @@ class ExperimentMachine:
 
     async def stop(self) -> None:
         """Ends the use of the machine; jobs run on."""
-        for task in (self._task, self._shipping):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        await ended(self._task)
+        await ended(self._shipping)  # which the other may have begun
 
     async def _run(self) -> None:
         connections, address = self._host.connections, self.entry.address

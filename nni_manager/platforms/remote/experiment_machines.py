@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,12 @@ from nni_manager.domain.errors import BadCredentials, StoreError
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.contract import Host, JobPlan, Room
+from nni_manager.platform_kit.payload import write_private
 from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.machine_jobs import JobLocations
 from nni_manager.shared_storage.shared_folder import SharedFolder
-from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +68,7 @@ def save_machines(folder: Path, sections: Mapping[str, Section], private: Privat
     text, path = json.dumps(others), folder / _FILE
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    foreign_files.write_whole(os.path.realpath(folder), _FILE, text.encode())
+    write_private(path, text.encode())
 
 
 def by_key(sections: Iterable[Section]) -> dict[str, Section]:

@@ -8,8 +8,6 @@ import base64
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from types import TracebackType
 from typing import ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
@@ -18,7 +16,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.gpu_machines import MachinePool, PoolMachine, demand_of
 from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Entry
-from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, PreflightFinding, Room
 from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platforms.remote import checkpoints, cleaning
 from nni_manager.platforms.remote.config import RemoteConfig
@@ -26,11 +24,11 @@ from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines, entries_of
 from nni_manager.platforms.remote.machine_jobs import JobLocations, attempt_folder
 from nni_manager.platforms.remote.starting import Starting, place_of
-from nni_manager.shared_storage.shared_folder import KINDS, SharedFolder
+from nni_manager.shared_storage.shared_folder import KINDS, OnSharedStorage
 from trial_runner import protocol
 
 
-class RemotePlatform(Platform[RemoteConfig]):
+class RemotePlatform(OnSharedStorage[RemoteConfig]):
     """The adapter of `remote`: keepers report every change; `observe` answers from memory."""
 
     changeable = frozenset({"machineList", "machineGracePeriod"})
@@ -39,7 +37,6 @@ class RemotePlatform(Platform[RemoteConfig]):
     def __init__(self, config: RemoteConfig, host: Host) -> None:
         super().__init__(config, host)
         self._locations = JobLocations(host.folder / host.service)
-        self._shared = SharedFolder.of(host)
         if self._shared is not None:
             self.capabilities = replace(self.capabilities, removes_checkpoints=False)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
@@ -93,9 +90,7 @@ class RemotePlatform(Platform[RemoteConfig]):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
     async def _stop(self) -> None:
@@ -171,9 +166,7 @@ class RemotePlatform(Platform[RemoteConfig]):
         await self._each(handles, lambda site, names: site.cancel(names, grace_period_s))
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        if (shared := self._shared) is not None:
-            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
-            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
+        await self._collect(handles)
         for handle in handles:
             self._locations.give_up(handle.job_name)
         away = await self._each(handles, self._forget_at)
@@ -201,11 +194,6 @@ class RemotePlatform(Platform[RemoteConfig]):
         groups = [(self._machines.get(key), group) for key, group in self._by_machine(handles).items()]
         asked = (checkpoints.remove_checkpoints(site, group) for site, group in groups if site is not None)
         return {handle: why for answer in await asyncio.gather(*asked) for handle, why in answer.items()}
-
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
-            return await self._shared.read_log(handle.job_name, offset, limit)
-        return await self._read(handle, name, offset, limit)
 
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         site, directory = self._place_of(handle, name)
@@ -239,7 +227,7 @@ class RemotePlatform(Platform[RemoteConfig]):
                     await site.machine.remove(site.archive + protocol.CODE_TREE)
             return
         await asyncio.gather(*(site.leave_storage(self._shared) for site in up))
-        await self._shared.leave()
+        await super().close()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._machines:
@@ -281,5 +269,4 @@ def _judged(handle: JobHandle, report: Observation, site: ExperimentMachine) -> 
 
 
 def _host(key: str) -> str:
-    """The host name in a machine's key."""
     return key.removeprefix("ssh:").partition("/")[0].partition("@")[2].rpartition(":")[0]

@@ -14,7 +14,7 @@ from nni_manager.machines.ledger import Demand, MachineLedger
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.machines.ssh.bootstrap import Greeting, arrive
 from nni_manager.machines.ssh.faults import Fault, MachineFault
-from nni_manager.machines.ssh.login import log_in
+from nni_manager.machines.ssh.login import logged_in
 from nni_manager.platform_kit.connections import Connections, Place
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote import trial_python
@@ -90,7 +90,6 @@ class _Look:
         return await asyncio.gather(*(self._at(entry, demand) for entry, demand in entries.items()))
 
     async def _at(self, entry: Entry, demand: Demand) -> list[PreflightFinding]:
-        """Findings about one machine."""
         host = entry.address.host
         try:
             async with asyncio.timeout(_LOOK_S):
@@ -114,8 +113,7 @@ class _Look:
 
 
 async def _ask(entry: Entry, manager: _Manager, *, has_gpus: bool) -> tuple[Greeting, float]:
-    connection = await log_in(entry.address, entry.credential)
-    try:
+    async with logged_in(entry) as connection:
         _, greeting = await arrive(
             connection,
             folder=f"{manager.identity}/{entry.address.folder}",
@@ -125,8 +123,6 @@ async def _ask(entry: Entry, manager: _Manager, *, has_gpus: bool) -> tuple[Gree
             place=manager.place,
         )
         return greeting, greeting.now_ms / 1000 - time.time()
-    finally:
-        connection.abort()
 
 
 def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[PreflightFinding]:

@@ -18,7 +18,6 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.machines.ssh.bootstrap import first_line
 from nni_manager.machines.ssh.faults import MachineFault
-from nni_manager.machines.ssh.login import log_in
 from nni_manager.machines.ssh.machine import Machine
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import ANSWER_S, REMOTE_FIELD, Mark, MountAnswer, answer_of
@@ -29,13 +28,10 @@ async def ask(entry: Entry, text: str) -> MountAnswer:
 
     Raises MachineFault or PlatformUnavailable.
     """
-    connection = await log_in(entry.address, entry.credential)
     try:
-        return answer_of(await first_line(connection, text, python_path=entry.python_path, limit_s=ANSWER_S))
+        return answer_of(await first_line(entry, text, ANSWER_S))
     except ValueError as error:
         raise PlatformUnavailable(f"{REMOTE_FIELD}: it could not be looked at ({error})", refused=True) from error
-    finally:
-        connection.abort()
 
 
 async def use_storage(entry: Entry, shared: SharedFolder, mark: Mark) -> str:

@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 from nni_manager.machines.ssh.address import Entry
 from nni_manager.machines.ssh.bootstrap import first_line
 from nni_manager.machines.ssh.faults import MachineFault
-from nni_manager.machines.ssh.login import log_in
 from nni_manager.platform_kit import trial_python
 from nni_manager.platform_kit.trial_python import TrialPython
 
@@ -32,15 +31,10 @@ async def ask(entry: Entry) -> TrialPython:
         path=folder_of_python(entry.python_path, "~") if entry.python_path else "",
         dropped=OF_THE_SESSION,
     )
-    connection = await log_in(entry.address, entry.credential)
     try:
-        return trial_python.answer_of(
-            await first_line(connection, text, python_path=entry.python_path, limit_s=_LIMIT_S)
-        )
+        return trial_python.answer_of(await first_line(entry, text, _LIMIT_S))
     except ValueError as error:
         return TrialPython(doubt=str(error))
-    finally:
-        connection.abort()
 
 
 async def trouble(entry: Entry, needed: str) -> str:

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from nni_manager.platform_kit.payload import write_private
 from nni_manager.platforms.scripted.config import Rule
 from trial_runner.wire import foreign_files, removal
 
@@ -61,7 +61,9 @@ class Jobs:
     async def begin(self, now_ms: int) -> None:
         """Starts the cluster's time, with its first use."""
         if not (self.folder / _CLUSTER_FILE).exists():
-            await asyncio.to_thread(_write, self.folder / _CLUSTER_FILE, {"begunMs": now_ms})
+            await asyncio.to_thread(
+                write_private, self.folder / _CLUSTER_FILE, json.dumps({"begunMs": now_ms}).encode()
+            )
 
     async def begun_ms(self) -> int:
         text = await asyncio.to_thread((self.folder / _CLUSTER_FILE).read_text)
@@ -104,14 +106,4 @@ class Jobs:
     def _put(self, job: Job) -> None:
         entry = {name: getattr(job, name) for name in job.__slots__}
         entry["rule"] = job.rule.model_dump(by_alias=True, exclude_none=True)
-        _write(self.folder_of(job.name) / _JOB_FILE, entry)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Writes a file atomically, readable by its owner alone. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    foreign_files.write_whole(str(path.parent), path.name, text.encode(errors="surrogateescape"))
-
-
-def _write(path: Path, entry: dict[str, Any]) -> None:
-    write_private(path, json.dumps(entry))
+        write_private(self.folder_of(job.name) / _JOB_FILE, json.dumps(entry).encode())

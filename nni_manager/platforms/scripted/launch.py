@@ -16,16 +16,17 @@ from typing import Any
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import apart_ms
-from nni_manager.domain.errors import InvalidInput, SubmitRejected
+from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.machines.keeper.jobs import KeeperJobs
 from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
+from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive, write_private
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
-from nni_manager.platforms.scripted.jobs import Job, Jobs, write_private
+from nni_manager.platforms.scripted.jobs import Job, Jobs
 from nni_manager.platforms.scripted.machines import ENV_MACHINE, machine_name
 from nni_manager.platforms.scripted.states import NONE, PROCESS
+from nni_manager.shared_storage.storage_folders import packed
 from trial_runner import protocol
 from trial_runner.wire import removal
 
@@ -101,7 +102,7 @@ class Launch:
         archive, directory = self._jobs.folder / ARCHIVE, Path(job.system_directory)
         await asyncio.to_thread(write_archive, archive)
         if is_read(self._config):
-            code = await self._code()
+            code = await packed(self._host.code)
             for target in (directory, *replica_folders(directory, job.rule)):
                 await asyncio.to_thread(fill_storage, target, spec.parameter_record, code)
         variables = environment(self._config, spec, directory, reservation)
@@ -118,12 +119,6 @@ class Launch:
             )
         elif await asyncio.to_thread(write_start_files, folder, archive, variables):
             log.info("job %s waits for its container: start it as %s says", job.name, folder / START_FILE)
-
-    async def _code(self) -> Path:
-        try:
-            return await self._host.code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
 
 
 ARCHIVE = "runner.pyz"
@@ -224,7 +219,7 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
     Raises OSError or SubmitRejected.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(directory / protocol.PARAMETER_FILE, record)
+    write_private(directory / protocol.PARAMETER_FILE, record.encode(errors="surrogateescape"))
     target, draft = directory / protocol.CODE_FOLDER, directory / ".code"
     if target.exists():
         return
@@ -251,14 +246,15 @@ def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str])
     broken = next((name for name, value in variables.items() if "\n" in value or "\r" in value), None)
     if broken is not None:
         raise SubmitRejected(f"{broken}: has several lines, which a file with one line a variable cannot hold")
-    write_private(folder / ENVIRONMENT_FILE, "".join(f"{name}={value}\n" for name, value in variables.items()))
+    lines = "".join(f"{name}={value}\n" for name, value in variables.items())
+    write_private(folder / ENVIRONMENT_FILE, lines.encode(errors="surrogateescape"))
     entry = {
         "command": ["python3", str(archive)],
         "runner": str(archive),
         "environmentFile": str(folder / ENVIRONMENT_FILE),
         "systemDirectory": variables[protocol.ENV_SYSTEM_DIR],
     }
-    write_private(folder / START_FILE, json.dumps(entry, indent=2) + "\n")
+    write_private(folder / START_FILE, f"{json.dumps(entry, indent=2)}\n".encode())
     return True
 
 

@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from nni_manager.domain.attempt import Observation
@@ -21,6 +20,7 @@ from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.ledger import Reservation
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.platforms.scripted import launch, machines
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.events import Events, SimulatedReports
@@ -123,9 +123,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         self._follow_faults()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._fault_timer is not None:
             self._fault_timer.cancel()
         if self._placement is not None:
@@ -133,9 +131,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         if self._processes is not None:
             await self._processes.leave()
         self._events.close()
-        if self._pulling is not None:
-            self._pulling.cancel()
-            await asyncio.wait([self._pulling])
+        await ended(self._pulling)
         await self._entered.aclose()
 
     # Room

@@ -1,18 +1,18 @@
 """The script: a job's rule, its times by that rule, and what the scripted cluster says of it at a moment. Pure.
 
-The cluster's words for the states of jobs as job states:
+The states of its jobs:
 
-=========  ==========  =====================================================
-word       JobState    when
-=========  ==========  =====================================================
-waiting    PENDING     accepted; `delay` is not over, or it is not started
-running    RUNNING     from then on
-succeeded  SUCCEEDED   ended with exit code 0
-failed     FAILED      ended with another one, or by a signal
-cancelled  CANCELLED   ended because we, or `cancelledByPerson`, asked
-preempted  PREEMPTED   `preempted`
-lost       LOST        `lost`, or nothing is known of it
-=========  ==========  =====================================================
+==========  =====================================================
+state       when
+==========  =====================================================
+PENDING     accepted; `delay` is not over, or it is not started
+RUNNING     from then on
+SUCCEEDED   ended with exit code 0
+FAILED      ended with another one, or by a signal
+CANCELLED   ended because we, or `cancelledByPerson`, asked
+PREEMPTED   `preempted`
+LOST        `lost`, or nothing is known of it
+==========  =====================================================
 """
 
 from __future__ import annotations
@@ -85,24 +85,11 @@ def lines(rule: Rule) -> tuple[Line, ...]:
     return tuple(found)
 
 
-STATES = {
-    "waiting": JobState.PENDING,
-    "running": JobState.RUNNING,
-    "succeeded": JobState.SUCCEEDED,
-    "failed": JobState.FAILED,
-    "cancelled": JobState.CANCELLED,
-    "preempted": JobState.PREEMPTED,
-    "lost": JobState.LOST,
-}
 #: Values of a rule's `reason` with a meaning here.
 _CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 UNHEARD_OF = Observation(state=JobState.LOST, message="the scripted cluster knows nothing of this job")
 #: Seconds after its grace period when a cancelled container counts as ended.
 _STOP_MARGIN_S = 15.0
-
-
-def job_state(native: str) -> JobState:
-    return STATES.get(native, JobState.UNKNOWN)
 
 
 def job_report(job: Job, launch: str, process: Observation | None, now_ms: int) -> Observation:
@@ -113,8 +100,8 @@ def job_report(job: Job, launch: str, process: Observation | None, now_ms: int) 
     if past:
         return min(past, key=lambda end: end.ended_ms or 0)
     if launch == EXTERNAL or now_ms < job.starts_ms:
-        return Observation(state=job_state("waiting"), wait=_pending_reason(job, now_ms))
-    return Observation(state=job_state("running"), started_ms=job.starts_ms)
+        return Observation(state=JobState.PENDING, wait=_pending_reason(job, now_ms))
+    return Observation(state=JobState.RUNNING, started_ms=job.starts_ms)
 
 
 def next_change_ms(job: Job, launch: str, process: Observation | None, now_ms: int) -> int | None:
@@ -138,33 +125,34 @@ def _ends(job: Job, launch: str, process: Observation | None) -> Iterator[Observ
         yield _scripted(job.rule, job.starts_ms, job.starts_ms + round(after_s * 1000))
     if job.cancelled_ms is not None and launch != PROCESS:
         wait_s = 0 if launch == NONE or job.cancelled_unstarted else job.grace_s + _STOP_MARGIN_S
-        yield _end("cancelled", job.starts_ms, job.cancelled_ms + round(wait_s * 1000), message="cancelled on request")
+        yield _end(JobState.CANCELLED, job.starts_ms, job.cancelled_ms + round(wait_s * 1000), "cancelled on request")
     if process is not None and process.state.is_final:
         yield _process_end(job, process)
 
 
 def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> Observation:
     if is_platform_end(rule):
-        native, message = _PLATFORM_ENDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
-        return _end(native, started_ms, ended_ms, reason=rule.reason, message=message)
+        state, message = _PLATFORM_ENDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
+        return _end(state, started_ms, ended_ms, message, rule.reason)
     exit_code = 0 if not says_exit(rule) else rule.exit_code
     tail = "" if exit_code == 0 else rule.stderr
     return _exited(exit_code, rule.signal, started_ms, ended_ms, reason=rule.reason, stderr_tail=tail)
 
 
 _PLATFORM_ENDS = {
-    (True, False, False): ("lost", "the scripted cluster has forgotten this job"),
-    (False, True, False): ("preempted", "the scripted cluster gave the job's place to another"),
-    (False, False, True): ("cancelled", "the job was cancelled in the scripted cluster"),
+    (True, False, False): (JobState.LOST, "the scripted cluster has forgotten this job"),
+    (False, True, False): (JobState.PREEMPTED, "the scripted cluster gave the job's place to another"),
+    (False, False, True): (JobState.CANCELLED, "the job was cancelled in the scripted cluster"),
 }
 
 
 def _process_end(job: Job, process: Observation) -> Observation:
     ended_ms, exit_code, signal = process.ended_ms or 0, process.exit_code, process.signal
     if process.state is JobState.LOST:
-        return _end("lost", job.starts_ms, ended_ms, message="the machine's keeper cannot vouch for this job any more")
+        message = "the machine's keeper cannot vouch for this job any more"
+        return _end(JobState.LOST, job.starts_ms, ended_ms, message)
     if job.cancelled_ms is not None and job.cancelled_ms <= ended_ms and exit_code != 0:
-        return _end("cancelled", job.starts_ms, ended_ms, message="cancelled on request")
+        return _end(JobState.CANCELLED, job.starts_ms, ended_ms, "cancelled on request")
     if says_exit(job.rule):
         exit_code, signal = job.rule.exit_code, job.rule.signal
     tail = process.stderr_tail
@@ -174,9 +162,8 @@ def _process_end(job: Job, process: Observation) -> Observation:
 def _exited(
     exit_code: int | None, signal: int | None, started_ms: int, ended_ms: int, reason: str = "", stderr_tail: str = ""
 ) -> Observation:
-    native = "succeeded" if exit_code == 0 else "failed"
     return Observation(
-        state=job_state(native),
+        state=JobState.SUCCEEDED if exit_code == 0 else JobState.FAILED,
         exit_code=exit_code,
         signal=signal,
         started_ms=started_ms,
@@ -187,7 +174,5 @@ def _exited(
     )
 
 
-def _end(native: str, started_ms: int, ended_ms: int, *, reason: str = "", message: str = "") -> Observation:
-    return Observation(
-        state=job_state(native), started_ms=started_ms, ended_ms=ended_ms, native_reason=reason, message=message
-    )
+def _end(state: JobState, started_ms: int, ended_ms: int, message: str, reason: str = "") -> Observation:
+    return Observation(state=state, started_ms=started_ms, ended_ms=ended_ms, native_reason=reason, message=message)

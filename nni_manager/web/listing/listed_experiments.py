@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,8 @@ class _News:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
-    @contextmanager
-    def watch(self) -> Iterator[asyncio.Event]:
-        with self._changes.watch() as news:
-            yield news
+    def watch(self) -> AbstractContextManager[asyncio.Event]:
+        return self._changes.watch()
 
     async def read(self) -> Part:
         return Part(text=event("state", json.dumps({"revision": self._changes.count})), is_last=False)

@@ -85,8 +85,6 @@ def canonical(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def unquoted(text: str) -> str:
     """A name in a list, which stands in quotes where it holds a comma."""
-    import json
-
     return str(json.loads(text)) if text.startswith('"') else text
 
 

@@ -51,55 +51,17 @@ class Cell:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    number: int
-    id: str
-    status: str
-    #: Why it has its status.
-    explanation: str
-    #: The last line of stderr of a failed trial.
-    line: str
-    rank: int | None
-    #: Where the result lies from worst (0) to best (100); None: it cannot be compared.
-    percent: int | None
-    attempt: int
-    link: str
-    is_open: bool
-    is_ticked: bool
-    #: Points of an SVG polyline; empty: no curve.
-    spark: str
-    #: Column → cell.
-    cells: dict[str, Cell]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    query: PageQuery
-    #: All columns, those that are not shown included.
-    columns: list[Column]
-    rows: list[Row]
-    total: int
-    matching: int
-    pages: int
-
-    @property
-    def shown(self) -> list[Column]:
-        return [column for column in self.columns if column.is_shown]
-
-
-def build(query: PageQuery, columns: dict[str, Any], found: dict[str, Any]) -> Table:
-    """The table of the answers to ``columns`` and ``trials``."""
+def build(query: PageQuery, columns: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """The answer to ``trials``, its rows with what the table shows of them, and all columns, by that to ``columns``;
+    `shown`: those that are shown."""
     listed = columns_of(query, columns)
-    shown = [column.name for column in listed if column.is_shown]
-    return Table(
-        query=query,
-        columns=listed,
-        rows=[_row(query, shown, row) for row in found["rows"]],
-        total=found["total"],
-        matching=found["matching"],
-        pages=found["pages"],
-    )
+    shown = [column for column in listed if column.is_shown]
+    return {
+        **found,
+        "rows": [_row(query, [column.name for column in shown], row) for row in found["rows"]],
+        "columns": listed,
+        "shown": shown,
+    }
 
 
 def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
@@ -125,22 +87,18 @@ def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
     ]
 
 
-def _row(query: PageQuery, shown: list[str], row: dict[str, Any]) -> Row:
-    return Row(
-        number=row["number"],
-        id=row["id"],
-        status=row["status"],
-        explanation=row["reason"],
-        line="" if row["line"] in row["reason"] else row["line"],
-        rank=row["rank"],
-        percent=None if row["position"] is None else round(100 * row["position"]),
-        attempt=row["attempt"],
-        link=row["link"],
-        is_open=row["status"] in OPEN_STATUSES,
-        is_ticked=row["number"] in query.query.selected,
-        spark=formats.spark_points(row["spark"]),
-        cells={name: _cell(name, row) for name in shown},
-    )
+def _row(query: PageQuery, shown: list[str], row: dict[str, Any]) -> dict[str, Any]:
+    """`line`: the last one of stderr of a failed trial; `percent`: where its result lies from worst (0) to best (100),
+    None: it cannot be compared; `spark`: points of an SVG polyline, empty: no curve; `cells`: by column."""
+    return {
+        **row,
+        "line": "" if row["line"] in row["reason"] else row["line"],
+        "percent": None if row["position"] is None else round(100 * row["position"]),
+        "is_open": row["status"] in OPEN_STATUSES,
+        "is_ticked": row["number"] in query.query.selected,
+        "spark": formats.spark_points(row["spark"]),
+        "cells": {name: _cell(name, row) for name in shown},
+    }
 
 
 def _cell(name: str, row: dict[str, Any]) -> Cell:
@@ -194,14 +152,18 @@ def compare(trials: Sequence[dict[str, Any]], now_ms: int, *, everything: bool) 
         *lines("parameter", parameters),
         *lines("", [_facts(trial, now_ms) for trial in trials]),
     ]
-    found.sort(key=lambda line: not line.differs)
-    shown = found if everything else [line for line in found if line.differs]
+    shown = chosen(found, everything=everything)
     return Compared(
         heads=[(trial["sequenceId"], trial["id"], trial["status"]) for trial in trials],
         lines=shown,
         hidden=len(found) - len(shown),
         everything=everything,
     )
+
+
+def chosen(found: Sequence[Line], *, everything: bool) -> list[Line]:
+    """The lines that differ, then, with `everything`, the others."""
+    return sorted((line for line in found if everything or line.differs), key=lambda line: not line.differs)
 
 
 def lines(kind: str, columns: Sequence[Mapping[str, Any]]) -> list[Line]:

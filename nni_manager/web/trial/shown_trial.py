@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -50,15 +50,6 @@ class Moment:
     sentence: str
     #: Since the line before.
     after: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the trial stands among the others."""
-
-    rank: int | None = None
-    of: int = 0
-    percentiles: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +128,9 @@ class ShownTrial:
         )
 
 
-async def shown(service: ExperimentCommands, id: str, trial: str, place: Place, now_ms: int) -> ShownTrial:
-    """A trial by number or id, with the files of its latest attempt. Raises NotFound, StoreError."""
+async def shown(service: ExperimentCommands, id: str, trial: str, place: Json, now_ms: int) -> ShownTrial:
+    """A trial by number or id, with the files of its latest attempt. `place`: the answer to ``trial``; empty: there is
+    none. Raises NotFound, StoreError."""
 
     def read(connection: Connection) -> tuple[Json, tuple[int | None, int | None], int | None, list[int]]:
         row = json.loads(answers.trial(connection, trial_id(connection, trial)))
@@ -150,8 +142,8 @@ async def shown(service: ExperimentCommands, id: str, trial: str, place: Place, 
     folder = (await service.entry(id)).folder.trials
     return ShownTrial(
         row=row,
-        parameters=tuple(_parameters(row["parameters"], place)),
-        rank=f"{ordinal(place.rank)} of {place.of}" if place.rank else "",
+        parameters=tuple(_parameters(row["parameters"], place.get("percentiles") or {})),
+        rank=f"{ordinal(place['rank'])} of {place['of']}" if place.get("rank") else "",
         previous=previous,
         next=following,
         repeats=repeats,
@@ -173,10 +165,10 @@ def ordinal(number: int) -> str:
     return f"{number}{suffix}"
 
 
-def _parameters(values: object, place: Place) -> Iterator[ShownParameter]:
+def _parameters(values: object, percentiles: Mapping[str, float]) -> Iterator[ShownParameter]:
     for name, value in flattened(values):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        share = place.percentiles.get(name) if is_number else None
+        share = percentiles.get(name) if is_number else None
         whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield ShownParameter(name=name, text=shown_value(value), whole=whole, share=share)
 

@@ -27,7 +27,7 @@ from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import shown as shown_experiment
 from nni_manager.web.trial import custom_trial, log_page, shown_trial
 from nni_manager.web.trial.custom_trial import TrialForm
-from nni_manager.web.trial.shown_trial import Place, ShownTrial
+from nni_manager.web.trial.shown_trial import ShownTrial
 
 #: Seconds to wait for the trial's place among the others: of many trials it is computed when a page asks first.
 _PLACE_S = 2.0
@@ -96,14 +96,13 @@ async def _shown(request: Request) -> ShownTrial:
     return await shown_trial.shown(context.service, id_, trial, place, context.clock())
 
 
-async def _place(request: Request, number: int) -> Place:
-    """Its place among the others; without one where that cannot be computed: the page has the rest."""
+async def _place(request: Request, number: int) -> dict[str, Any]:
+    """Its place among the others; empty where that cannot be computed: the page has the rest."""
     try:
         async with asyncio.timeout(_PLACE_S):
-            found = await ask(request, "trial", Query(number=number))
+            return await ask(request, "trial", Query(number=number))
     except (NniManagerError, TimeoutError):
-        return Place()
-    return Place(rank=found.get("rank"), of=found.get("of") or 0, percentiles=found.get("percentiles") or {})
+        return {}
 
 
 async def _row(request: Request, trial: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class TestAdaptDLJob(KubernetesContract):
                 resource="adaptdljobs.adaptdl.petuum.com",
                 settings=settings,
                 native_states=tuple(states.PHASES),
-                state_of=states.state_of,
+                state_of=lambda phase: states.report({"status": {"phase": phase}}).state,
                 foreign={"template": _POD},
             ),
         )

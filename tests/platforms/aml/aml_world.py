@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,7 +30,7 @@ PACE = (30.0, 15)
 
 
 class GivenTokens(Tokens):
-    """In the place of azure-identity: one that is renewed to the next."""
+    """In the place of azure-identity: one that is forgotten makes way for the next."""
 
     def __init__(self, *tokens: str) -> None:
         self._tokens = list(tokens)
@@ -39,12 +38,9 @@ class GivenTokens(Tokens):
     async def token(self, scope: str) -> str:
         return self._tokens[0]
 
-    async def renew(self) -> None:
+    async def close(self) -> None:
         if len(self._tokens) > 1:
             self._tokens.pop(0)
-
-    async def close(self) -> None:
-        """There is nothing."""
 
 
 class Signed(AmlPlatform):
@@ -167,7 +163,7 @@ class AmlWorld(WebWorld):
         return b"".join(path.read_bytes() for path in found) if found else None
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
-        self.workspace.stop(json.loads(handle.data)["name"])
+        self.workspace.stop(handle.data)
 
     async def plant(self, spec: JobSpec) -> None:
         properties = {"jobType": "Command", "command": "theirs", "environmentId": "theirs", "tags": {"owner": "theirs"}}
@@ -204,7 +200,7 @@ class AmlWorld(WebWorld):
         return entry["status"] in ENDED
 
     async def vanish(self, handle: JobHandle) -> None:
-        self.workspace.vanish(json.loads(handle.data)["name"])
+        self.workspace.vanish(handle.data)
 
     @contextmanager
     def lag(self, lag: Lag) -> Iterator[LaggingStorage]:

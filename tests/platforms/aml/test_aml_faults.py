@@ -72,7 +72,7 @@ async def test_a_foreign_job_of_the_same_name_is_not_adopted(world: AmlWorld) ->
         await insisted(platform, dataclasses.replace(spec, nonce="another1"))
         handle = await insisted(platform, dataclasses.replace(spec, is_repeat=True))
         assert await insisted(platform, dataclasses.replace(spec, is_repeat=True)) == handle
-    assert json.loads(handle.data)["name"] == f"{spec.name}-{spec.nonce}"
+    assert handle.data == f"{spec.name}-{spec.nonce}"
     assert set(world.workspace.jobs) == {spec.name, f"{spec.name}-{spec.nonce}"}
 
 

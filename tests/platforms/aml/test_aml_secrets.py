@@ -24,7 +24,6 @@ class GivenTokens(Tokens):
     async def token(self, scope: str) -> str:
         return TOKEN
 
-    async def renew(self) -> None: ...
     async def close(self) -> None: ...
 
 

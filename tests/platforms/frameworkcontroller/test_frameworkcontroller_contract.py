@@ -41,7 +41,7 @@ class TestFramework(KubernetesContract):
                 resource="frameworks.frameworkcontroller.microsoft.com",
                 settings={"platform": "frameworkcontroller", "taskRoles": [_ROLE]},
                 native_states=tuple(states.STATES),
-                state_of=states.state_of,
+                state_of=lambda state: states.report({"status": {"state": state}}).state,
                 foreign=_FOREIGN,
             ),
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.domain.job import JobState
 from nni_manager.platforms.kubeflow import states
 from nni_manager.platforms.kubeflow.config import KubeflowConfig
 from nni_manager.platforms.kubeflow.platform import KubeflowPlatform
@@ -15,6 +16,10 @@ from tests.platforms.kubernetes_world import KubernetesWorld, Operated
 pytestmark = pytest.mark.contract
 
 _ROLE = {"replicas": 1, "dockerImage": "example/trial:1", "cpuNumber": 1, "memorySize": 64, "gpuNumber": 0}
+
+
+def state_of(condition: str) -> JobState:
+    return states.report({"status": {"conditions": [{"type": condition, "status": "True"}]}}).state
 
 
 def operated(operator: str, role: str, plural: str) -> Operated:
@@ -27,7 +32,7 @@ def operated(operator: str, role: str, plural: str) -> Operated:
         resource=f"{plural}.kubeflow.org",
         native_states=tuple(states.STATES),
         settings={"platform": "kubeflow", "operator": operator, "apiVersion": "v1", role: _ROLE},
-        state_of=states.state_of,
+        state_of=state_of,
         foreign={field: {name: {"replicas": 1, "restartPolicy": "Never", "template": template}}},
     )
 

@@ -86,7 +86,7 @@ class Preparing:
         if entry is None:
             return False
         end = {"exit_code": None, "signal": int(signal.SIGTERM), "ended_ms": None, "ended_ago_ms": 0}
-        job = dict(entry.describe(), state=protocol.ENDED, stderr_tail="", cpu_s=None, **end)
+        job = dict(entry.describe(), state=protocol.ENDED, stderr_tail="", **end)
         self._tell(entry, "ended", job=job)
         return True
 

@@ -184,7 +184,7 @@ class Adoption:
             self._find_main(job)
         self._jobs.add(job)
         if job.is_over:
-            self._saving.ended(job)
+            self._saving.save(job)
         else:
             self._go_on(job)
 
@@ -215,7 +215,7 @@ class Adoption:
             job.pidfd = -1
 
     def _go_on(self, job: Job) -> None:
-        self._saving.main_started(job)
+        self._saving.save(job)
         if job.pidfd < 0:
             self._log.write("{}: its main process is gone and left no exit code".format(job.name))
             self._ending.lose(job, _what_became_of(job))
@@ -228,7 +228,7 @@ def _end_by_boot(record: Record, boot_id: str) -> Optional[End]:
     """The end of a job that was started before the machine was; None: it was not."""
     if record.claim.boot_id == boot_id:
         return None
-    return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None, _RESTARTED)
+    return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", _RESTARTED)
 
 
 def _is_there(main: MainProcess) -> bool:

@@ -171,21 +171,18 @@ class Ending:
             job.kill_timer.cancel()
         job.end = _end_of(job)
         self.drain(job)
-        self._saving.ended(job)
-        job.end = job.end._replace(cpu_s=self._reap(job))
+        self._saving.save(job)
+        self._reap(job)
         self._jobs.mark_ended(job)
         self.on_end(job)
 
-    def _reap(self, job: Job) -> Optional[float]:
-        """CPU seconds of a child."""
+    def _reap(self, job: Job) -> None:
         if job.pidfd >= 0:
             os.close(job.pidfd)
             job.pidfd = -1
-        if not job.is_child or job.main is None:
-            return None
-        self._jobs.main_pids.discard(job.main.pid)
-        usage = os.wait4(job.main.pid, 0)[2]
-        return round(usage.ru_utime + usage.ru_stime, 6)
+        if job.is_child and job.main is not None:
+            self._jobs.main_pids.discard(job.main.pid)
+            os.waitpid(job.main.pid, 0)
 
 
 def _exit_of(job: Job) -> Optional[Exit]:
@@ -198,11 +195,11 @@ def _exit_of(job: Job) -> Optional[Exit]:
 def _end_of(job: Job) -> End:
     ended_ms = _ended_ms(job)
     if job.exit is None:
-        return End(protocol.LOST, None, None, ended_ms, "", None, job.lost or _UNTOLD)
+        return End(protocol.LOST, None, None, ended_ms, "", job.lost or _UNTOLD)
     tail = b""
     if job.exit.exit_code != 0:
         tail = foreign_files.tail(job.claim.attempt_directory, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
-    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail.decode("utf-8", "replace"), None)
+    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail.decode("utf-8", "replace"))
 
 
 def _ended_ms(job: Job) -> int:

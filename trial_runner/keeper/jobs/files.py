@@ -16,23 +16,13 @@ JOBS = "jobs"
 LOG = "keeper.log"
 
 
-class Home:
-    """`directory`: its path when the keeper began."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def is_deleted(self) -> bool:
-        """Whether the folder was deleted; not when it was moved, nor when the disk is silent: jobs must go on."""
-        try:
-            os.stat(JOBS)
-        except OSError as error:
-            return isinstance(error, FileNotFoundError)
-        return False
-
-    def is_there_again(self, job_name: str) -> bool:
-        """A copy with this job was put back in its place: a keeper that begins there takes the job over."""
-        return os.path.exists(os.path.join(self._directory, JOBS, job_name + ".jsonl"))
+def is_home_deleted() -> bool:
+    """Whether the keeper's folder was deleted; not when it was moved, nor when the disk is silent: jobs must go on."""
+    try:
+        os.stat(JOBS)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 _SUFFIX = ".jsonl"
@@ -77,8 +67,6 @@ class End(NamedTuple):
     ended_ms: int
     #: At most 2048 bytes of standard error, of a job that failed.
     stderr_tail: str
-    #: CPU time of the main process and what it waited for; None when unknown, as it is before the process is reaped.
-    cpu_s: Optional[float]
     #: What became of a job that is LOST, one sentence; else empty.
     message: str = ""
 

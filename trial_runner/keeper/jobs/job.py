@@ -130,22 +130,10 @@ class Saving:
     def is_done(self) -> bool:
         return not self._owed
 
-    def main_started(self, job: Job) -> None:
-        """Records the main process."""
-        self._try(job, self._record_main)
-
-    def ended(self, job: Job) -> None:
-        """Records the end."""
-        self._try(job, self._record_end)
-
-    def forget(self, job: Job) -> None:
-        """Frees the name. Raises OSError."""
-        self._state_files.remove(job.name)
-        self._owed.pop(job.name, None)
-
-    def _try(self, job: Job, write: Callable[[Job], None]) -> None:
+    def save(self, job: Job) -> None:
+        """Records the main process and the end, as far as they are known and not on file."""
         try:
-            write(job)
+            self._record(job)
         except FileNotFoundError:
             # Files that were deleted do not come back, and the folder is found wherever it was moved to.
             self._log.write("{}: its state file was deleted, so nothing more is kept of it".format(job.name))
@@ -154,12 +142,15 @@ class Saving:
             self._owed[job.name] = job
             self._retry_later()
 
-    def _record_main(self, job: Job) -> None:
+    def forget(self, job: Job) -> None:
+        """Frees the name. Raises OSError."""
+        self._state_files.remove(job.name)
+        self._owed.pop(job.name, None)
+
+    def _record(self, job: Job) -> None:
         if job.main is not None and not job.is_main_recorded:
             self._state_files.append(job.name, job.main)
             job.is_main_recorded = True
-
-    def _record_end(self, job: Job) -> None:
         if job.end is not None and not job.is_end_recorded:
             self._state_files.append(job.name, job.end)
             job.is_end_recorded = True
@@ -174,7 +165,6 @@ class Saving:
         self._is_retrying = False
         owed, self._owed = self._owed, {}
         for job in owed.values():
-            for write in (self._record_main, self._record_end):
-                self._try(job, write)
+            self.save(job)
         if owed and not self._owed:
             self.on_saved()

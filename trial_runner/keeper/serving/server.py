@@ -1,5 +1,6 @@
 """A keeper's life: one per directory, one connection at a time, ended when it has neither a job nor a connection."""
 
+import os
 import signal
 import socket
 from collections import deque
@@ -11,7 +12,7 @@ from trial_runner.keeper.code.background import BackgroundWork
 from trial_runner.keeper.code.preparing import Preparing
 from trial_runner.keeper.jobs.beginning import Adoption, Spawn
 from trial_runner.keeper.jobs.ending import Ending
-from trial_runner.keeper.jobs.files import JOBS, LOG, Home, Log, StateFiles
+from trial_runner.keeper.jobs.files import JOBS, LOG, Log, StateFiles, is_home_deleted
 from trial_runner.keeper.jobs.gpus import Gpus
 from trial_runner.keeper.jobs.job import Job, Jobs, Saving
 from trial_runner.keeper.outboxes.outbox_follower import Follow
@@ -39,7 +40,8 @@ class Server:
         self._loop = Loop(self._log.error)
         boot_id = processes.boot_id()
         state_files = StateFiles(JOBS)
-        self._home = Home(directory)
+        #: Where state files are, should a copy of the deleted folder come back.
+        self._jobs_folder = os.path.join(directory, JOBS)
         self._is_homeless = False
         self._jobs = Jobs()
         self._saving = Saving(self._loop, state_files, self._log)
@@ -170,14 +172,15 @@ class Server:
 
     def _look_at_home(self) -> None:
         """Looks whether the keeper's folder was deleted: its jobs have no record then, and none can start."""
-        if not self._is_homeless and self._home.is_deleted():
+        if not self._is_homeless and is_home_deleted():
             self._log.write("its folder was deleted; {} jobs running".format(len(self._jobs.running())))
             self._is_homeless = True
             self._listener.close()
             self._end_if_unneeded()
         if self._is_homeless and self._connection is None:
             for job in self._jobs.running():
-                if not self._home.is_there_again(job.name):
+                # where a copy with this job was put back, a keeper that begins there takes the job over
+                if not os.path.exists(os.path.join(self._jobs_folder, job.name + ".jsonl")):
                     self._ending.terminate(job, job.claim.grace_s)
 
     def _is_needed(self) -> bool:

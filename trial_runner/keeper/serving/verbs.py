@@ -96,7 +96,7 @@ class Verbs:
         """Starts a job with all that it needs in its place; answers its description. Raises Refusal."""
         job = self._spawn.start(request)
         self._jobs.add(job)
-        self._saving.main_started(job)
+        self._saving.save(job)
         self._follow.add(job)
         self._ending.watch(job)
         job.outboxes.rewind(request.offsets)
