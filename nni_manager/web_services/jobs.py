@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import itertools
+import json
 from collections.abc import Awaitable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
@@ -153,6 +154,11 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
 
     async def close(self) -> None:
         await self._folders.storage.remove_shared()
+
+
+def name_of(handle: JobHandle) -> str:
+    """The service's name of a job; in databases of earlier versions an object has it."""
+    return str(json.loads(handle.data)["name"]) if handle.data.startswith("{") else handle.data
 
 
 def names_of(spec: JobSpec, separator: str) -> list[str]:

@@ -32,7 +32,7 @@ from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import OnSharedStorage
 from nni_manager.web_services.account import Refused, WebLease
-from nni_manager.web_services.jobs import UnlistedJobs, all_of, names_of
+from nni_manager.web_services.jobs import UnlistedJobs, all_of, name_of, names_of
 from trial_runner import protocol
 
 #: Seconds that copying a job's files may take after its end.
@@ -192,14 +192,14 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
                 task.result()  # a fault of ours, which must not go unseen
         try:
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
-            missing = [handle for handle in handles if handle.data not in listed]
+            missing = [handle for handle in handles if name_of(handle) not in listed]
             asked = {handle: await self._ask_for(handle) for handle in self._unlisted.due(missing)}
         except Refused as error:
             raise PlatformUnavailable(f"Azure ML: {error}") from None
-        return {handle: self._report(handle, listed.get(handle.data), asked) for handle in handles}
+        return {handle: self._report(handle, listed.get(name_of(handle)), asked) for handle in handles}
 
     async def _ask_for(self, handle: JobHandle) -> Any | None:
-        return await self._lease.call(lambda account: account.get(f"jobs/{handle.data}"))
+        return await self._lease.call(lambda account: account.get(f"jobs/{name_of(handle)}"))
 
     def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> Observation:
         if job is None and handle not in asked:
@@ -237,7 +237,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
     # Ending
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._cancel([handle.data for handle in handles])
+        await self._cancel([name_of(handle) for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Cancels jobs that still run and forgets all.
@@ -245,9 +245,9 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         They stay in the studio, and outputs on the storage: they are their user's.
         """
         await self._collect(handles)
-        ended = {one.data for one in handles if (self._folder(one.job_name) / protocol.EXIT_FILE).exists()}
-        self._left |= ended
-        await self._cancel([handle.data for handle in handles if handle.data not in ended])
+        over = {name_of(one) for one in handles if (self._folder(one.job_name) / protocol.EXIT_FILE).exists()}
+        self._left |= over
+        await self._cancel([name_of(handle) for handle in handles if name_of(handle) not in over])
         for handle in handles:
             self._pull.forget(handle.job_name)
             self._unlisted.forget(handle.job_name)

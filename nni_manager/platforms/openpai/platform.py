@@ -31,7 +31,7 @@ from nni_manager.shared_storage.mount_by_job import OwnMount
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
 from nni_manager.shared_storage.shared_folder import KINDS, OnSharedStorage
 from nni_manager.web_services.account import Refused
-from nni_manager.web_services.jobs import WebJobs, all_of, names_of
+from nni_manager.web_services.jobs import WebJobs, all_of, name_of, names_of
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self._lease.connection.followed[self._owner] = len(handles)
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
-        unlisted = [handle for handle in handles if handle.data not in listing.entries]
+        unlisted = [handle for handle in handles if name_of(handle) not in listing.entries]
         asked = {handle: await self._asked(handle, listing) for handle in self._unlisted.due(unlisted)}
         reports = {}
         for handle in handles:
@@ -172,13 +172,13 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
         return reports
 
     async def _seen(self, handle: JobHandle, listing: Listing) -> Observation:
-        entry = listing.entries.get(handle.data)
+        entry = listing.entries.get(name_of(handle))
         if entry is None:
             return Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return await self._judged(handle, entry)
 
     async def _asked(self, handle: JobHandle, listing: Listing) -> Observation:
-        detail = await self._lease.call(lambda account: account.detail(handle.data))
+        detail = await self._lease.call(lambda account: account.detail(name_of(handle)))
         if detail is None:
             return Observation(state=JobState.LOST, message="OpenPAI does not know the job any more")
         if listing.is_cut_off:
@@ -191,7 +191,7 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
             return self._ended[handle.job_name]
         detail = None
         if states.needs_detail(entry) and "appExitSpec" not in entry:
-            detail = await self._lease.call(lambda account: account.detail(handle.data))
+            detail = await self._lease.call(lambda account: account.detail(name_of(handle)))
         report = states.report(entry, detail)
         place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
@@ -199,7 +199,7 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
         return self._noted(handle, unmounted or self._folders.storage.explained(report, _FIELDS))
 
     def _link(self, handle: JobHandle) -> str:
-        query = urlencode({"username": self.config.username, "jobName": handle.data})
+        query = urlencode({"username": self.config.username, "jobName": name_of(handle)})
         return f"{self.config.host}/job-detail.html?{query}"
 
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -233,7 +233,7 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
         return [name for name in names if jobs.mark_in(await self._config(name)).get("experiment") == ours]
 
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
-        await all_of(self._stop_one(handle.data) for handle in handles)
+        await all_of(self._stop_one(name_of(handle)) for handle in handles)
 
     async def _stop_one(self, name: str) -> None:
         await self._lease.call(lambda account: account.stop(name))
