@@ -38,13 +38,16 @@ def chart(page: Page, name: str) -> Locator:
 
 
 async def drawn(page: Page, name: str) -> Locator:
-    """A chart that is in view and drawn, or says why it is not."""
+    """A chart that is in view and drawn, or says why it is not; what was sketched is drawn by the library then."""
     figure = chart(page, name)
     await figure.scroll_into_view_if_needed()
     await expect(figure.locator(".chart-tools button")).to_have_count(3, timeout=LONG_MS)
-    settled = "f => f.classList.contains('is-empty') || f.querySelector('.main-svg, canvas') !== null"
+    settled = "f => f.matches('.is-empty') || f.querySelector('.chart-sketch, .main-svg, canvas') !== null"
     handle = await figure.element_handle()
     await page.wait_for_function(settled, arg=handle, timeout=LONG_MS)
+    if await figure.locator(".chart-sketch").count():
+        await figure.locator(".chart-body").dispatch_event("pointermove")  # as one that rests
+        await expect(figure.locator(".chart-sketch")).to_have_count(0, timeout=LONG_MS)
     return figure
 
 
