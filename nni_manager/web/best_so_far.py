@@ -11,7 +11,7 @@ _WIDTH, _HEIGHT, _MARGIN = 480, 160, 28
 #: Points of the drawing at most; of more trials, an even choice and every improvement.
 _POINTS = 1000
 #: Of a drawing that is an image of its own, which has no colours of a page around it.
-_DARK = "<style>@media (prefers-color-scheme: dark) { svg { color: #e6e6e6 } }</style>"
+_DARK = "<style>@media (prefers-color-scheme: dark) { svg { color: #e6e6e6 } polyline { stroke: #56b4e9 } }</style>"
 
 #: A trial's number, and its result if that is a number.
 Result = tuple[int, object]

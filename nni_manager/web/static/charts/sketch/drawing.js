@@ -5,28 +5,38 @@ import { extent } from "../formats.js";
 import { scaleOf } from "./axes.js";
 import { legend } from "./legend.js";
 import { shapeOf } from "./marks.js";
-import { make, path, stroked, textOf } from "./svg.js";
+import { make, path, stroked, textOf, widthOf } from "./svg.js";
 
 // Of the length of an axis, beside the outermost points.
 const MARGIN = 0.05;
+// Pixels that the title of an upright axis takes, beside those of its labels.
+const TITLE = 28;
 
 // Returns {svg, points: [{x, y, trial}], in pixels}.
 export function draw(body, traces, layout) {
   const size = { width: body.clientWidth, height: body.clientHeight };
   const names = legend(traces, layout, size.width);
   const { l, r, t, b } = layout.margin;
-  const box = { left: l, right: Math.max(size.width - r, l + 1), top: t + names.height, bottom: size.height - b };
   const scale = (name, ends) => {
     const values = traces.flatMap((trace) => trace[name]);
     return scaleOf(layout[`${name}axis`], values, ends, beside(traces, name, Math.abs(ends[1] - ends[0])));
   };
-  const [x, y] = [scale("x", [box.left, box.right]), scale("y", [box.bottom, box.top])];
+  const [top, bottom] = [t + names.height, size.height - b];
+  const y = scale("y", [bottom, top]);
+  const labels = widest(y.ticks, layout);
+  const left = Math.max(l, labels + TITLE);
+  const box = { left, right: Math.max(size.width - r, left + 1), top, bottom, labels };
+  const x = scale("x", [left, box.right]);
   const svg = make("svg", { class: "chart-sketch", "aria-hidden": "true", ...size });
   svg.append(...grid(x, y, box, layout), ...titles(box, size, layout));
   const placed = traces.map((trace) => places(trace, x, y));
   svg.append(...traces.flatMap((trace, at) => parts(trace, placed[at], placed[at - 1])));
   svg.append(...names.parts);
   return { svg, points: placed.flatMap((found, at) => pointsOf(traces[at], found)) };
+}
+
+function widest(ticks, { yaxis, font }) {
+  return extent(ticks.map(({ text }) => widthOf(text, yaxis.tickfont.size, font.family)))?.[1] ?? 0;
 }
 
 // Pixels that an axis goes on beyond its points; lines alone end at its ends.
@@ -51,17 +61,18 @@ function grid(x, y, { left, right, top, bottom }, { xaxis, yaxis, font }) {
   return [
     ...x.ticks.map(({ at, isZero }) => line(`M${at} ${top}V${bottom}`, isZero ? xaxis.zerolinecolor : xaxis.gridcolor)),
     ...y.ticks.map(({ at, isZero }) => line(`M${left} ${at}H${right}`, isZero ? yaxis.zerolinecolor : yaxis.gridcolor)),
+    line(`M${left} ${top}V${bottom}H${right}`, yaxis.linecolor),
     ...x.ticks.map(({ at, text }) => label(text, { x: at, y: bottom + 14, "text-anchor": "middle" })),
     ...y.ticks.map(({ at, text }) => label(text, { x: left - 3, y: at + 4, "text-anchor": "end" })),
   ];
 }
 
-function titles({ left, right, top, bottom }, { height }, { xaxis, yaxis }) {
-  const [across, up] = [(left + right) / 2, (top + bottom) / 2];
+function titles({ left, right, top, bottom, labels }, { height }, { xaxis, yaxis }) {
+  const [across, up] = [(left + right) / 2, (top + bottom) / 2].map(Math.round);
   const look = ({ title }) => ({ fill: title.font.color, "font-size": title.font.size, "text-anchor": "middle" });
   return [
-    make("text", { x: across, y: height - 8, ...look(xaxis) }, textOf(xaxis.title.text)),
-    make("text", { transform: `translate(14 ${up}) rotate(-90)`, ...look(yaxis) }, textOf(yaxis.title.text)),
+    make("text", { x: across, y: height - 11, ...look(xaxis) }, textOf(xaxis.title.text)),
+    make("text", { transform: `translate(${left - labels - 13} ${up}) rotate(-90)`, ...look(yaxis) }, textOf(yaxis.title.text)),
   ];
 }
 

@@ -1,26 +1,28 @@
 // The names of traces above a chart, in as many lines as they need.
 
 import { shapeOf } from "./marks.js";
-import { make, stroked, textOf } from "./svg.js";
+import { make, stroked, textOf, widthOf } from "./svg.js";
 
-const [SAMPLE, GAP, LINE] = [30, 5, 19];
-const pen = document.createElement("canvas").getContext("2d");
+const [SAMPLE, GAP, LINE, ABOVE, BELOW] = [30, 5, 19, 5, 9];
 
 // Returns {parts: elements, height in pixels}.
 export function legend(traces, { legend: { font }, font: { family, color }, margin }, width) {
-  pen.font = `${font.size}px ${family}`;
   const parts = [];
   let [x, row] = [margin.l, 0];
-  for (const trace of traces.filter(({ showlegend, name }) => showlegend !== false && name)) {
+  for (const trace of traces.filter(isNamed)) {
     const text = textOf(trace.name);
-    const needed = SAMPLE + 2 * GAP + pen.measureText(text).width;
+    const needed = SAMPLE + 2 * GAP + widthOf(text, font.size, family);
     if (x > margin.l && x + needed > width - margin.r) [x, row] = [margin.l, row + 1];
-    const middle = margin.t + row * LINE + LINE / 2 - 4;
+    const middle = margin.t + ABOVE + row * LINE + LINE / 2;
     parts.push(...sample(trace, x + GAP, middle));
     parts.push(make("text", { x: x + SAMPLE + GAP, y: middle + 4, fill: color, "font-size": font.size }, text));
     x += needed;
   }
-  return { parts, height: parts.length ? (row + 1) * LINE : 0 };
+  return { parts, height: parts.length ? ABOVE + (row + 1) * LINE + BELOW : 0 };
+}
+
+function isNamed({ showlegend, name, x }) {
+  return showlegend !== false && name && x.length > 0;
 }
 
 function sample({ mode, line, marker, fill, fillcolor }, left, y) {

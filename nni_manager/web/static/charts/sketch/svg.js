@@ -35,6 +35,14 @@ export function tenths(value) {
   return Math.round(value * 10) / 10;
 }
 
+const pen = document.createElement("canvas").getContext("2d");
+
+// Pixels that a text takes.
+export function widthOf(text, size, family) {
+  pen.font = `${size}px ${family}`;
+  return pen.measureText(text).width;
+}
+
 const LETTERS = { "&lt;": "<", "&gt;": ">", "&amp;": "&" };
 
 // A text as it was before `plain` of formats.js made it one for the library.
