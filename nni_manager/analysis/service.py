@@ -30,8 +30,8 @@ _IDLE_S = 300.0
 #: Most answers that are kept, and most characters of them.
 _MOST_ANSWERS = 128
 _MOST_CHARACTERS = 8_000_000
-#: By the first screen of a page: its first chart, then what takes longest.
-_FIRST_ASKED = ("results", "columns")
+#: By the first screen of a page: its first charts, then what takes longest.
+_FIRST_ASKED = ("results", "curves", "columns")
 
 #: Experiment id → path of its database and revision; see `ExperimentCommands.stored_state`.
 Located = Callable[[str], Awaitable[tuple[Path, str]]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from starlette.requests import Request
@@ -19,8 +19,8 @@ from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial_status import FAILED_STATUSES
 from nni_manager.store.index.overview import Overview
 from nni_manager.streams.event_stream import EventStream
-from nni_manager.web import shown_experiments
-from nni_manager.web.rendering import context_of, experiment_id, render
+from nni_manager.web import best_so_far, shown_experiments
+from nni_manager.web.rendering import ask, context_of, experiment_id, picture, render
 from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import Progress
 from nni_manager.web.stream import PageEvents
@@ -34,6 +34,14 @@ async def _overview(request: Request) -> Response:
     query = PageQuery.parse(request.query_params.multi_items())
     context_of(request).analysis.prepare(experiment_id(request))  # while the browser loads what draws the charts
     return await render_tab(request, "overview.html", tab="", query=query)
+
+
+async def _best_so_far(request: Request) -> Response:
+    """The chart of results as an image, for pages without JavaScript."""
+    query = PageQuery.parse(request.query_params.multi_items()).query
+    found = await ask(request, "results", replace(query, x="number"))
+    results = zip(found["points"]["number"], found["points"]["value"], strict=True)
+    return picture(best_so_far.image(results, maximize=found["direction"] == "maximize"))
 
 
 async def _stream(request: Request) -> Response:
@@ -164,4 +172,8 @@ def _standstill(found: Overview, status: ExperimentStatus, now: Progress) -> Ite
 
 
 _HERE = "/experiments/{id}"
-ROUTES = [Route(_HERE, _overview), Route(f"{_HERE}/stream", _stream)]
+ROUTES = [
+    Route(_HERE, _overview),
+    Route(f"{_HERE}/best-so-far.svg", _best_so_far),
+    Route(f"{_HERE}/stream", _stream),
+]

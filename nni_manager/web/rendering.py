@@ -137,6 +137,11 @@ def render(request: Request, template: str, status: int = 200, **values: object)
     return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
 
 
+def picture(svg: str) -> Response:
+    """An image, which is safe to be opened alone, too."""
+    return Response(svg, headers=_HEADERS, media_type="image/svg+xml")
+
+
 async def form_of(request: Request) -> dict[str, list[str]]:
     """The fields of a form, each with its values. Raises InvalidInput."""
     try:

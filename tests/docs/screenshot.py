@@ -31,7 +31,7 @@ def _take(address: str, file: Path) -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport=SIZE)
         page.goto(address)
-        page.locator("figure[data-chart=curves] .main-svg").first.wait_for()
+        page.locator("figure[data-chart=curves] .chart-sketch").wait_for()
         page.screenshot(path=str(file))
         browser.close()
 

@@ -52,16 +52,8 @@ def test_without_pandas_the_sentence_says_what_to_install(monkeypatch: pytest.Mo
         records.trials([ANSWER]).to_frame()
 
 
-@pytest.mark.parametrize(("maximize", "bests"), [(True, [2.0, 2.0, 3.0]), (False, [2.0, 1.0, 1.0])])
-def test_the_drawing_follows_the_direction(maximize: bool, bests: list[float]) -> None:
-    points = [(0, 2.0), (1, 1.0), (2, 3.0)]
-    steps = dict(html._steps(points, maximize=maximize))
-    assert [steps[at] for at in (2,)] == bests[-1:]
-    trials = records.trials(answer(sequenceId=at, finalValue=value) for at, value in points)
-    drawn = html.best_so_far(trials, maximize=maximize)
-    assert drawn.count("<circle") == 3 and "<polyline" in drawn
-
-
-def test_there_is_no_drawing_without_a_result_and_a_point_for_a_single_one() -> None:
-    assert html.best_so_far(records.trials([ANSWER]), maximize=True) == ""
-    assert html.best_so_far(records.trials([answer(finalValue=1.0)]), maximize=True).count("<circle") == 1
+def test_a_notebook_shows_the_results_as_a_drawing() -> None:
+    state = {"id": "k3v9x0qa", "status": "DONE", "hold": None, "best": None, "counts": {"SUCCEEDED": 1}}
+    limits = {"maxTrialNumber": 1, "maxExperimentDuration": None, "execDurationMs": 1000}
+    shown = html.experiment({**state, **limits}, records.trials([ANSWER, answer(finalValue=1.0)]))
+    assert shown.count("<circle") == 1 and "k3v9x0qa" in shown

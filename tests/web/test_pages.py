@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 class Page(HTMLParser):
     """Text, links and forms of a page; fails on tags that do not match."""
 
-    VOID = frozenset({"meta", "link", "input", "br"})
+    VOID = frozenset({"meta", "link", "input", "br", "img"})
 
     def __init__(self, html: str) -> None:
         super().__init__()

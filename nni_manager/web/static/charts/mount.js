@@ -28,16 +28,27 @@ const seen = new IntersectionObserver(
   { rootMargin: "300px" },
 );
 
-// The library is made ready while the first answer is awaited; the chart itself says what fails.
+// What is sketched comes first: to begin, the library takes the browser a second or two.
+const sketched = document.querySelector("[data-sketched]")
+  ? new Promise((resolve) => document.addEventListener("chartanswer", resolve, { once: true }))
+  : Promise.resolve();
+
+// The library is made ready while a chart's first answer is awaited; the chart itself says what fails. What is sketched
+// does without it until the reader reaches for it.
 async function begin(element) {
   const { plotly } = await import("./plot.js");
+  await sketched;
   plotly(element).catch(() => {});
+}
+
+function needsLibrary({ dataset }) {
+  return DRAWN_BY_PLOTLY.has(dataset.chart) && dataset.sketched === undefined;
 }
 
 async function mount(element) {
   const name = element.dataset.chart;
   if (!MODULES.has(name)) return;
-  if (DRAWN_BY_PLOTLY.has(name)) begin(element);
+  if (needsLibrary(element)) begin(element);
   try {
     const chart = await import(`./${name}.js`);
     chart.mount(element, { experiment: element.dataset.experiment, state });

@@ -4,6 +4,8 @@
 const REST = 40;
 // No chart waits longer than this because of others.
 const LONGEST_MS = 10_000;
+// What is drawn in less counts as this: its answer has cost the manager something, too.
+const LEAST_MS = 40;
 let freeAt = 0;
 
 export const pace = {
@@ -15,6 +17,6 @@ export const pace = {
   /** Notes a drawing that took so long. */
   spent(ms) {
     const now = performance.now();
-    freeAt = Math.min(Math.max(now, freeAt) + REST * ms, now + LONGEST_MS);
+    freeAt = Math.min(Math.max(now, freeAt) + REST * Math.max(ms, LEAST_MS), now + LONGEST_MS);
   },
 };

@@ -1,4 +1,4 @@
-// Charts drawn by plotly: loaded once, when the first of them is on the page; traces made of SVG alone, as the page's
+// Charts drawn by plotly: loaded once, when the first of them needs it; traces made of SVG alone, as the page's
 // policy allows neither WebGL's code made at run time nor anything from elsewhere.
 
 import { colours, faded } from "./colours.js";
@@ -40,17 +40,28 @@ export function nameOf(state, usual = "result") {
 }
 
 // Draws into the frame, and returns what makes an image of it. A point whose `customdata` is a trial's number leads to
-// that trial.
-export async function plot({ figure, frame, state }, traces, layout) {
+// that trial. `begun()`: called once, when the library draws the chart for the first time; where the figure has
+// `data-sketched`, that is when the reader reaches for it.
+export async function plot(within, traces, layout, begun = () => {}) {
+  const wanted = merged({ ...common(colours()), height: within.frame.body.clientHeight }, layout);
+  const draw = () => drawn(within, traces, wanted, begun);
+  if (within.figure.dataset.sketched === undefined) return draw();
+  const { sketched } = await import("./sketch/sketched.js");
+  return sketched(within, traces, wanted, draw);
+}
+
+async function drawn({ figure, frame, state }, traces, layout, begun) {
   const library = await plotly(figure);
-  const wanted = merged({ ...common(colours()), height: frame.body.clientHeight }, layout);
-  await library.react(frame.body, traces, wanted, {
+  await library.react(frame.body, traces, layout, {
     displaylogo: false,
     responsive: true,
     displayModeBar: isNarrow() ? false : "hover",
     modeBarButtonsToRemove: ["toImage", "lasso2d", "autoScale2d"],
   });
-  if (!frame.body.dataset.listens) listen(library, { figure, frame, state });
+  if (!frame.body.dataset.listens) {
+    listen(library, { figure, frame, state });
+    begun();
+  }
   return (format) => image(library, frame.body, format);
 }
 

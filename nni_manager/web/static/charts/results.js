@@ -25,7 +25,7 @@ export function mount(figure, { state }) {
 }
 
 async function draw(answer, within, view) {
-  const { figure, frame, state } = within;
+  const { frame, state } = within;
   const scale = horizontal(answer, state.get("x") ?? "number");
   const log = { x: isLog(state, "logx"), y: isLog(state, "logy") };
   const name = nameOf(state);
@@ -35,11 +35,8 @@ async function draw(answer, within, view) {
     best(answer, scale),
     ...chosen(answer, scale, state),
   ];
-  const exporter = await plot(within, traces, {
-    xaxis: across(scale, state),
-    yaxis: resultAxis(name, state),
-  });
-  if (!figure.dataset.zooms) listen(figure, frame, state, view);
+  const axes = { xaxis: across(scale, state), yaxis: resultAxis(name, state) };
+  const exporter = await plot(within, traces, axes, () => listen(frame, state, view));
   view.answer = answer;
   view.scale = log.x ? { ...scale, back: (value) => scale.back(10 ** value) } : scale;
   return { ...table(answer, name), ...words(answer, name, log), exporter };
@@ -147,8 +144,7 @@ function picked(points, indices, scale) {
 }
 
 // A zoom asks for finer data where not all is shown; what is framed with the select tool is a filter by result.
-function listen(figure, frame, state, view) {
-  figure.dataset.zooms = "yes";
+function listen(frame, state, view) {
   frame.body.on("plotly_relayout", (change) => {
     const [from, to] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     const isSampled = view.zoom.from !== undefined || view.answer.density;

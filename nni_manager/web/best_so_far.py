@@ -1,0 +1,85 @@
+"""The best result so far as a drawing that needs no script: in notebooks, and on pages without JavaScript."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from nni_manager.web.formats import number
+
+_WIDTH, _HEIGHT, _MARGIN = 480, 160, 28
+#: Points of the drawing at most; of more trials, an even choice and every improvement.
+_POINTS = 1000
+#: Of a drawing that is an image of its own, which has no colours of a page around it.
+_DARK = "<style>@media (prefers-color-scheme: dark) { svg { color: #e6e6e6 } polyline { stroke: #56b4e9 } }</style>"
+
+#: A trial's number, and its result if that is a number.
+Result = tuple[int, object]
+
+
+def drawing(results: Iterable[Result], *, maximize: bool) -> str:
+    """An SVG with a point for each result and the line of the best so far; empty without a result. `results`: by
+    number."""
+    points = _finite(results)
+    return _svg(_contents(points, maximize=maximize)) if points else ""
+
+
+def image(results: Iterable[Result], *, maximize: bool) -> str:
+    """The drawing as a file of its own, which says so where there is no result."""
+    points = _finite(results)
+    nothing = f'<text x="{_MARGIN}" y="{_HEIGHT // 2}" {_LOOK}>no result yet</text>'
+    return _svg(_DARK + (_contents(points, maximize=maximize) if points else nothing))
+
+
+def _finite(results: Iterable[Result]) -> list[tuple[int, float]]:
+    return [(at, value) for at, value in results if isinstance(value, int | float) and math.isfinite(value)]
+
+
+_LOOK = 'font-size="11" font-family="sans-serif" fill="currentColor"'
+
+
+def _svg(contents: str) -> str:
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="result by trial, and the best so far" '
+        f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}">{contents}</svg>'
+    )
+
+
+def _contents(points: Sequence[tuple[int, float]], *, maximize: bool) -> str:
+    scale = _Scale(points)
+    kept = points[:: math.ceil(len(points) / _POINTS)]
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2"/>' for x, y in map(scale.place, kept))
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(scale.place, _steps(points, maximize=maximize)))
+    return (
+        f'<g fill="#999">{dots}</g>'
+        f'<polyline points="{line}" fill="none" stroke="#0072b2" stroke-width="2"/>{scale.labels()}'
+    )
+
+
+def _steps(points: Sequence[tuple[int, float]], *, maximize: bool) -> list[tuple[int, float]]:
+    """The corners of the line of the best so far."""
+    steps = [points[0]]
+    for at, value in points[1:]:
+        if (value > steps[-1][1]) is maximize and value != steps[-1][1]:
+            steps += [(at, steps[-1][1]), (at, value)]
+    return [*steps, (points[-1][0], steps[-1][1])]
+
+
+class _Scale:
+    def __init__(self, points: Sequence[tuple[int, float]]) -> None:
+        self._last = max(points[-1][0], 1)
+        values = [value for _, value in points]
+        self._low, self._high = min(values), max(values)
+
+    def place(self, point: tuple[int, float]) -> tuple[float, float]:
+        at, value = point
+        share = (value - self._low) / (self._high - self._low) if self._high > self._low else 0.5
+        x = _MARGIN + at / self._last * (_WIDTH - 2 * _MARGIN)
+        return x, _HEIGHT - _MARGIN - share * (_HEIGHT - 2 * _MARGIN)
+
+    def labels(self) -> str:
+        return (
+            f'<text x="2" y="14" {_LOOK}>{number(self._high)}</text>'
+            f'<text x="2" y="{_HEIGHT - 4}" {_LOOK}>{number(self._low)}</text>'
+            f'<text x="{_WIDTH - 2}" y="{_HEIGHT - 4}" text-anchor="end" {_LOOK}>trial {self._last}</text>'
+        )

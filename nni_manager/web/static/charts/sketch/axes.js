@@ -1,0 +1,77 @@
+// From values to pixels, and the ticks of an axis: linear, logarithmic or of time (UTC).
+
+import { count, extent, number } from "../formats.js";
+
+// Least pixels from one tick to the next.
+const LEAST_PX = { across: 80, up: 40 };
+const SECOND = 1000;
+const DAY = 86_400 * SECOND;
+const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200].map((s) => s * SECOND);
+const DAYS = [1, 2, 7, 14, 30, 90, 365].map((days) => days * DAY);
+
+// `axis`: the library's; `from`, `to`: its ends in pixels; `beside`: pixels beside the outermost values.
+export function scaleOf({ type }, values, [from, to], beside) {
+  const forth = type === "log" ? Math.log10 : (value) => value;
+  const length = Math.abs(to - from);
+  const [low, high] = widened(extent(values.map(forth)) ?? [0, 1], length, beside);
+  const place = (at) => from + ((at - low) / (high - low)) * (to - from);
+  const most = Math.min(Math.max(length / (from < to ? LEAST_PX.across : LEAST_PX.up), 2), 9) + 1;
+  const ticks = { log: logarithmic, date: timely }[type] ?? linear;
+  return {
+    of: (value) => (value === null ? NaN : place(forth(value))),
+    ticks: ticks(low, high, most).map(({ at, ...tick }) => ({ at: Math.round(place(at)) + 0.5, ...tick })),
+  };
+}
+
+function widened([low, high], length, beside) {
+  if (low === high) return [low - Math.max(1, Math.abs(low) / 1e6), high + Math.max(1, Math.abs(high) / 1e6)];
+  const more = ((high - low) * beside) / Math.max(length - 2 * beside, 1);
+  return [low - more, high + more];
+}
+
+function linear(low, high, most) {
+  const step = roundStep((high - low) / most);
+  return multiples(low, high, step).map((at) => ({ at, text: inShort(at), isZero: at === 0 }));
+}
+
+// 1, 2 or 5 times a power of ten, at least so large.
+function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= least * (1 - 1e-9));
+}
+
+function multiples(low, high, step) {
+  const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
+  return Array.from({ length: last - first + 1 }, (_, at) => Number(((first + at) * step).toPrecision(12)));
+}
+
+function inShort(value) {
+  const text = Number.isInteger(value) && Math.abs(value) < 1e9 ? count(value) : number(value);
+  return text.replace("-", "−");
+}
+
+// Powers of ten; within few of them 2 and 5 times those, too; within less than one round values as on a linear axis.
+function logarithmic(low, high, most) {
+  if (high - low < 0.7) return linear(10 ** low, 10 ** high, most).map((tick) => ({ ...tick, at: Math.log10(tick.at) }));
+  const every = Math.ceil((high - low) / most);
+  const factors = high - low < 2.5 ? [1, 2, 5] : [1];
+  const powers = multiples(Math.floor(low), high, every);
+  const found = powers.flatMap((power) => factors.map((factor) => factor * 10 ** power));
+  return found
+    .map((value) => ({ at: Math.log10(value), text: inShort(Number(value.toPrecision(3))) }))
+    .filter(({ at }) => at >= low && at <= high);
+}
+
+function timely(low, high, most) {
+  const least = (high - low) / most;
+  const step = [...TIMES, ...DAYS].find((one) => one >= least) ?? roundStep(least / DAY) * DAY;
+  return multiples(low, high, step).map((at, index) => ({ at, text: moment(at, step, index === 0) }));
+}
+
+// The day stands at the first tick.
+function moment(ms, step, isFirst) {
+  const text = new Date(ms).toISOString();
+  const [day, time] = [text.slice(5, 10), text.slice(11, step < 60 * SECOND ? 19 : 16)];
+  if (step >= DAY) return text.slice(0, 10);
+  return isFirst || time.startsWith("00:00") ? `${day} ${time}` : time;
+}

@@ -1,0 +1,146 @@
+// A chart that we draw ourselves out of the library's traces until the reader reaches for it, as the library takes a
+// second or two of a processor to begin. What the reader does until it has begun is done then.
+
+import { follow } from "../opening.js";
+import { plotly } from "../plot.js";
+import { draw } from "./drawing.js";
+
+// A pointer that only comes by does not rest for so long.
+const REST_MS = 120;
+// What walks along the points.
+const KEYS = new Set(["ArrowRight", "ArrowLeft", "PageDown", "PageUp", "Enter", "p"]);
+// Between a click and the point that it means.
+const NEAR_PX = 12;
+
+const sketches = new WeakMap();
+
+// Draws, or has the library draw where the reader reached for the chart meanwhile. `takeOver()` draws by the library,
+// and returns what makes an image of it, as this does.
+export function sketched(within, traces, layout, takeOver) {
+  const sketch = sketches.get(within.figure) ?? new Sketch(within);
+  sketches.set(within.figure, sketch);
+  return sketch.show({ traces, layout, takeOver });
+}
+
+class Sketch {
+  #within;
+  #shown;
+  #svg = document.createElement("div");
+  #points = [];
+  #taking = null;
+  #isOver = false;
+  #hasFailed = false;
+  #pointer = null;
+  #keys = [];
+  #ends = new AbortController();
+
+  constructor(within) {
+    this.#within = within;
+    const { body } = within.frame;
+    const on = (name, act) => body.addEventListener(name, act, { signal: this.#ends.signal });
+    on("pointermove", (event) => this.#rests(event));
+    on("pointerleave", () => this.#leaves());
+    on("focusin", () => this.#reach());
+    on("click", (event) => this.#clicked(event));
+    on("keydown", (event) => this.#pressed(event));
+    const resized = new ResizeObserver(() => this.#draw());
+    resized.observe(body);
+    this.#ends.signal.addEventListener("abort", () => resized.disconnect());
+  }
+
+  show(shown) {
+    if (this.#isOver) return shown.takeOver();
+    this.#shown = shown;
+    this.#draw();
+    return async (format) => (await this.#take())(format);
+  }
+
+  #draw() {
+    const { body } = this.#within.frame;
+    const { svg, points } = draw(body, this.#shown.traces, this.#shown.layout);
+    if (this.#svg.isConnected) this.#svg.replaceWith(svg);
+    else body.append(svg);
+    this.#svg = svg;
+    this.#points = points;
+  }
+
+  // A finger that moves scrolls; its tap is a click.
+  #rests({ pointerType, clientX, clientY }) {
+    if (pointerType === "touch") return;
+    const timer = this.#pointer?.timer ?? setTimeout(() => this.#reach(), REST_MS);
+    this.#pointer = { timer, clientX, clientY };
+  }
+
+  #leaves() {
+    clearTimeout(this.#pointer?.timer);
+    this.#pointer = null;
+  }
+
+  #clicked(event) {
+    this.#reach();
+    const { left, top } = this.#svg.getBoundingClientRect();
+    const [x, y] = [event.clientX - left, event.clientY - top];
+    const near = nearest(this.#points, x, y);
+    if (near) follow(this.#within.figure, this.#within.state, near.trial, event);
+  }
+
+  #pressed(event) {
+    if (!KEYS.has(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+    this.#keys.push(event.key);
+    event.preventDefault();
+    this.#reach();
+  }
+
+  #reach() {
+    this.#take().catch(({ message }) => {
+      this.#hasFailed = true;
+      this.#within.frame.warn(`This chart is a picture only: ${message}.`);
+    });
+  }
+
+  // The library's image of the chart; after a failure the next call tries again.
+  #take() {
+    this.#taking ??= this.#takeOver().catch((error) => {
+      this.#taking = null;
+      throw error;
+    });
+    return this.#taking;
+  }
+
+  async #takeOver() {
+    const { figure, frame } = this.#within;
+    frame.wait(1, "");
+    try {
+      await plotly(figure);
+      this.#isOver = true;
+      delete figure.dataset.sketched;
+      const exporter = await this.#shown.takeOver();
+      this.#end();
+      return exporter;
+    } finally {
+      frame.wait(0, "");
+    }
+  }
+
+  #end() {
+    const [pointer, { body }] = [this.#pointer, this.#within.frame];
+    this.#ends.abort();
+    this.#svg.remove();
+    if (this.#hasFailed) this.#within.frame.warn("");
+    for (const key of this.#keys) body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    if (!pointer) return;
+    const { clientX, clientY } = pointer;
+    const place = document.elementFromPoint(clientX, clientY);
+    place?.dispatchEvent(new MouseEvent("mousemove", { clientX, clientY, bubbles: true }));
+  }
+}
+
+function nearest(points, x, y) {
+  let found = null;
+  let least = NEAR_PX;
+  for (const point of points) {
+    const away = Math.hypot(point.x - x, point.y - y);
+    if (away <= least) [found, least] = [point, away];
+  }
+  return found;
+}

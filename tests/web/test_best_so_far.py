@@ -1,0 +1,49 @@
+"""The best result so far as a drawing: of notebooks, and of the overview without JavaScript."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import httpx
+import pytest
+
+from nni_manager.web import best_so_far
+from tests.api.world import World
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("maximize", "best"), [(True, 3.0), (False, 1.0)])
+def test_the_drawing_follows_the_direction(maximize: bool, best: float) -> None:
+    points = [(0, 2.0), (1, 1.0), (2, 3.0)]
+    assert best_so_far._steps(points, maximize=maximize)[-1] == (2, best)
+    drawn = best_so_far.drawing(points, maximize=maximize)
+    assert drawn.count("<circle") == 3 and "<polyline" in drawn
+
+
+def test_there_is_no_drawing_without_a_result_and_a_point_for_a_single_one() -> None:
+    assert best_so_far.drawing([(0, None), (1, "NaN"), (2, float("nan"))], maximize=True) == ""
+    assert best_so_far.drawing([(0, 1.0)], maximize=True).count("<circle") == 1
+
+
+def test_the_image_says_that_there_is_no_result() -> None:
+    assert "no result yet" in "".join(ElementTree.fromstring(best_so_far.image([], maximize=True)).itertext())
+
+
+async def test_the_image_is_a_file_of_its_own_and_follows_the_filters(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", extra_trials=7)
+    answers = [await visitor.get(f"/experiments/seeded/best-so-far.svg{query}") for query in ("", "?status=FAILED")]
+    assert {answer.headers["Content-Type"].partition(";")[0] for answer in answers} == {"image/svg+xml"}
+    assert "default-src 'none'" in answers[0].headers["Content-Security-Policy"]
+    counts = [len(ElementTree.fromstring(answer.text).findall(".//{*}circle")) for answer in answers]
+    assert counts[0] > counts[1] == 0
+
+
+async def test_the_overview_shows_the_image_to_readers_without_scripts_alone(
+    visitor: httpx.AsyncClient, world: World
+) -> None:
+    await world.add("seeded")
+    html = (await visitor.get("/experiments/seeded?status=FAILED&page=2")).text
+    within = html.partition("<noscript>")[2].partition("</noscript>")[0]
+    assert 'src="/experiments/seeded/best-so-far.svg?status=FAILED"' in within and "alt=" in within
+    assert "<noscript>" not in (await visitor.get("/experiments/seeded/trials")).text
