@@ -15,7 +15,7 @@ from tests.browser.objectives import with_objectives
 from tests.browser.test_charts_in_browser import LISTEN, LONG_MS, chart, state_of
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 _LAPTOP = {"width": 1400, "height": 900}
 _LIBRARY = re.compile("plotly[^/]*js")
