@@ -15,6 +15,8 @@ from tests.fakes.kubernetes.requests import Target
 from tests.fakes.kubernetes.store import Object
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+#: For whom a token is where nobody is named: a server's own.
+_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 
 class Answers:
@@ -172,13 +174,14 @@ class Answers:
     def _token(self, target: Target, given: Object) -> Object:
         """TokenRequest: a service account's token."""
         self._verbs.get(target.kind, target.namespace, target.name)
-        seconds = (given.get("spec") or {}).get("expirationSeconds", 3600)
-        token = self._cluster.account_token(target.namespace, target.name, seconds)
+        spec = {"expirationSeconds": 3600, "boundObjectRef": None, **(given.get("spec") or {})}
+        spec["audiences"] = spec.get("audiences") or [_AUDIENCE]
+        token = self._cluster.account_token(target.namespace, target.name, spec["expirationSeconds"])
         return {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "metadata": {},
-            "spec": given.get("spec") or {},
+            "spec": spec,
             "status": {"token": token},
         }
 
