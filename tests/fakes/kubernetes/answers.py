@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.kubernetes import refusals, requests
+from tests.fakes.kubernetes import defaults, refusals, requests
 from tests.fakes.kubernetes.access import User
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.fakes.kubernetes.discovery import as_table
@@ -182,7 +182,7 @@ class Answers:
             "kind": "TokenRequest",
             "metadata": {},
             "spec": spec,
-            "status": {"token": token},
+            "status": {"token": token, "expirationTimestamp": defaults.now(spec["expirationSeconds"])},
         }
 
     def _written(self, obj: Object, status: int = 200) -> web.Response:
