@@ -99,6 +99,7 @@ async def _serve(
             _end_when_unused(supervisor, stopping)
         reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
+        stack.push_async_callback(placeholders.close)
         analysis = Analysis(service.stored_state)
         stack.push_async_callback(analysis.close)
         await stack.enter_async_context(watched(service, warnings))

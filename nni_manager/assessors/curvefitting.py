@@ -15,6 +15,7 @@ last value is none, sets no bar.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +39,8 @@ _SHIFTS = (0.0, 1.0, 3.0, 10.0)
 #: As shares of the target step.
 _SCALES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
 _SLOPES = (0.5, 0.75, 1.0, 1.5, 2.0)
+#: Least size that values are divided by: smaller numbers are not exact, and numpy 1.26 warns of dividing by them.
+_TINY = sys.float_info.min
 
 
 class Curvefitting(Assessor):
@@ -90,10 +93,11 @@ def chance(points: Sequence[tuple[int, float]], target: int, bar: float) -> floa
     import numpy
 
     steps, values = (numpy.array(column, dtype=float) for column in zip(*points, strict=True))
-    size = abs(values).max() or 1.0
+    size = max(float(abs(values).max()) or 1.0, _TINY)
     weights, means, deviations = _predictions(steps, values / size, target)
-    bar = bar / float(size)
-    probabilities = [0.5 * math.erfc((bar - m) / (s * math.sqrt(2))) for m, s in zip(means, deviations, strict=True)]
+    bar = bar / size
+    ends = zip(means.tolist(), deviations.tolist(), strict=True)  # numpy's own numbers warn of a bar that is far away
+    probabilities = [0.5 * math.erfc((bar - mean) / (deviation * math.sqrt(2))) for mean, deviation in ends]
     return float(weights @ numpy.array(probabilities))
 
 

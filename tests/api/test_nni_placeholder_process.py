@@ -139,3 +139,13 @@ async def test_no_pid_when_no_process_can_be_started(
     monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")
     id_ = await created(api, world)
     assert await pids(api, id_) == {id_: None}
+
+
+async def test_closing_ends_every_process_and_no_experiment(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await created(api, world)
+    pid = await world.placeholders.pid(id_)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)  # it sees no end of its pipe
+    await world.placeholders.close()
+    assert not psutil.pid_exists(pid) and not world.placeholders._watches
+    assert world.service.at_work(id_) is not None

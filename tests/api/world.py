@@ -128,6 +128,13 @@ class World:
             environment={"PATH": "/usr/bin"},
         )
 
+    async def close(self) -> None:
+        """As a daemon does before its experiments end."""
+        await self.analysis.close()
+        await self.placeholders.close()
+        await self.service.tensorboards.close()
+        await self.service.provenance.close()
+
     async def lose_index(self) -> None:
         """As with a lost disk."""
         await self.supervisor.index.close()
@@ -244,7 +251,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     async with supervisor.running():
         world = World(data, code, supervisor, ExperimentCommands(supervisor))
         yield world
-        await world.analysis.close()
+        await world.close()
     await left.close()
     await index_database.close()
 

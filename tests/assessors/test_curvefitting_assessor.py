@@ -103,7 +103,7 @@ def test_a_last_value_that_is_no_number_sets_no_bar() -> None:
         assert after([0.9, last], []).judge("a", curve("flat", 10))
 
 
-ODD = [[0.0] * 10, [1e308, -1e308] * 5, [5e-324] * 9, [1e-300 * step for step in range(9)], [-1e9] * 9]
+ODD = [[0.0] * 10, [1e308, -1e308] * 5, [5e-324] * 9, [1e-307] * 9, [1e-300 * step for step in range(9)], [-1e9] * 9]
 
 
 @pytest.mark.parametrize("history", ODD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import stat
 import sys
@@ -123,3 +124,16 @@ async def test_anonymous_user_sees_the_version_alone(world: TestCluster, tmp_pat
         with pytest.raises(client.ApiException) as error:
             await client.CoreV1Api(api).list_namespace()
     assert error.value.status == 401
+
+
+async def test_account_token_is_for_the_server_where_no_audience_is_named(world: TestCluster, tmp_path: Path) -> None:
+    async with world.client() as api:
+        core = client.CoreV1Api(api)
+        await core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": "robot"}})
+        answer = await core.create_namespaced_service_account_token("robot", NAMESPACE, {"spec": {}})
+    assert answer.spec.audiences == ["https://kubernetes.default.svc.cluster.local"]
+    left = answer.status.expiration_timestamp - datetime.datetime.now(datetime.UTC)
+    assert answer.spec.expiration_seconds == 3600 and 3500 < left.total_seconds() <= 3600
+    async with world.client(token_config(world, tmp_path, answer.status.token)) as api:
+        review = await client.AuthenticationV1Api(api).create_self_subject_review({})
+    assert review.status.user_info.username == f"system:serviceaccount:{NAMESPACE}:robot"

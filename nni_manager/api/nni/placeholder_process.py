@@ -51,6 +51,19 @@ class PlaceholderProcesses:
                 process = await self._begin(id_)
             return process.pid if process is not None else None
 
+    async def close(self) -> None:
+        """Ends all processes; no experiment is stopped by that. Idempotent."""
+        processes, self._processes = list(self._processes.values()), {}
+        for process in processes:
+            with suppress(ProcessLookupError):
+                process.kill()  # one that was paused would not see its pipe close
+            await process.wait()
+        watches = set(self._watches)
+        for watch in watches:
+            watch.cancel()
+        if watches:
+            await asyncio.wait(watches)
+
     async def _begin(self, id_: str) -> Process | None:
         process = await _start() if self._service.is_open(id_) else None
         if process is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.kubernetes import refusals, requests
+from tests.fakes.kubernetes import defaults, refusals, requests
 from tests.fakes.kubernetes.access import User
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.fakes.kubernetes.discovery import as_table
@@ -15,6 +15,8 @@ from tests.fakes.kubernetes.requests import Target
 from tests.fakes.kubernetes.store import Object
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+#: For whom a token is where nobody is named: a server's own.
+_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 
 class Answers:
@@ -172,14 +174,15 @@ class Answers:
     def _token(self, target: Target, given: Object) -> Object:
         """TokenRequest: a service account's token."""
         self._verbs.get(target.kind, target.namespace, target.name)
-        seconds = (given.get("spec") or {}).get("expirationSeconds", 3600)
-        token = self._cluster.account_token(target.namespace, target.name, seconds)
+        spec = {"expirationSeconds": 3600, "boundObjectRef": None, **(given.get("spec") or {})}
+        spec["audiences"] = spec.get("audiences") or [_AUDIENCE]
+        token = self._cluster.account_token(target.namespace, target.name, spec["expirationSeconds"])
         return {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "metadata": {},
-            "spec": given.get("spec") or {},
-            "status": {"token": token},
+            "spec": spec,
+            "status": {"token": token, "expirationTimestamp": defaults.now(spec["expirationSeconds"])},
         }
 
     def _written(self, obj: Object, status: int = 200) -> web.Response:

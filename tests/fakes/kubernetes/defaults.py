@@ -11,8 +11,9 @@ from tests.fakes.kubernetes.kinds import Kind
 from tests.fakes.kubernetes.store import Object
 
 
-def now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def now(later_s: float = 0) -> str:
+    time = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=later_s)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def suffix(length: int = 5) -> str:
