@@ -17,7 +17,7 @@ from pathspec import GitIgnoreSpec
 
 from nni_manager.code_archive import pack
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 PROJECT: Tree = dict.fromkeys(
     """

@@ -20,7 +20,7 @@ from nni_manager.web import report, static_files
 from tests.api.world import World
 from tests.browser.objectives import with_objectives
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # the process for charts gives way to all others
 
 EXPERIMENTS = "/api/v1/experiments"
 _BAD = "</script><img src=x onerror=alert(1)>"

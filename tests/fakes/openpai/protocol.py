@@ -45,6 +45,8 @@ def parsed(text: object) -> dict[str, Any]:
 def _own_fault(job: Mapping[str, Any]) -> str:
     if not re.fullmatch(r"[a-zA-Z0-9_-]{1,255}", str(job["name"])):
         return "name: should match pattern"
+    if job["type"] != "job":
+        return "type: should be equal to one of the allowed values"
     if job.get("jobRetryCount", 0) < 0:
         return "jobRetryCount: should be >= 0"
     for name, role in job["taskRoles"].items():
