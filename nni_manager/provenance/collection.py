@@ -91,18 +91,19 @@ class Asked:
 async def collect(asked: Asked) -> dict[str, Any]:
     """The record, as REST has it. Never raises but for a cancellation."""
     secrets = SecretTexts(*asked.secrets, *_secret_values(asked.environment))
-    code, python = await asyncio.gather(
-        repository.look(asked.code_directory, asked.environment, secrets),
-        look_at_python(asked.python, asked.environment),
-    )
+    async with (
+        asyncio.TaskGroup() as looks
+    ):  # unlike gather, it waits for both when it is cancelled: they have processes
+        code = looks.create_task(repository.look(asked.code_directory, asked.environment, secrets))
+        python = looks.create_task(look_at_python(asked.python, asked.environment))
     return {
         "collectedMs": now_ms(),
         "host": platform.node(),
         "system": platform.platform(),
         "manager": VERSION,
         "seed": _seed(asked.tuner_arguments),
-        "python": _told_of_python(python),
-        "code": _told_of_code(code),
+        "python": _told_of_python(python.result()),
+        "code": _told_of_code(code.result()),
     }
 
 

@@ -20,6 +20,7 @@ from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.provenance import child, collection, repository
 from nni_manager.provenance.collection import Asked, collect
 from nni_manager.provenance.masked_diff import masked
+from trial_runner import processes
 
 pytestmark = pytest.mark.unit
 
@@ -217,3 +218,25 @@ async def test_record_is_what_rest_describes(code: Path) -> None:
     )
     assert Provenance.model_validate(record).model_dump(by_alias=True) == record
     assert record["seed"] == 7 and "from the environment" not in str(record)
+
+
+async def test_cancelled_record_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the other part ends at once."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(stat.S_IRWXU)
+
+    async def looks(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(repository, "look", looks)
+    before = processes.children(os.getpid())
+    asked = Asked(code_directory="/", python=str(program), environment=os.environ, tuner_arguments={})
+    collecting = asyncio.create_task(collect(asked))
+    while processes.children(os.getpid()) == before:  # noqa: ASYNC110 (no event)
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    collecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await collecting
+    assert processes.children(os.getpid()) == before
