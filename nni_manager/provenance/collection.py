@@ -91,9 +91,8 @@ class Asked:
 async def collect(asked: Asked) -> dict[str, Any]:
     """The record, as REST has it. Never raises but for a cancellation."""
     secrets = SecretTexts(*asked.secrets, *_secret_values(asked.environment))
-    async with (
-        asyncio.TaskGroup() as looks
-    ):  # unlike gather, it waits for both when it is cancelled: they have processes
+    # unlike gather, it waits for both when it is cancelled: they have processes
+    async with asyncio.TaskGroup() as looks:
         code = looks.create_task(repository.look(asked.code_directory, asked.environment, secrets))
         python = looks.create_task(look_at_python(asked.python, asked.environment))
     return {

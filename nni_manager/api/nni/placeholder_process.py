@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 
 log = logging.getLogger(__name__)
@@ -58,11 +59,7 @@ class PlaceholderProcesses:
             with suppress(ProcessLookupError):
                 process.kill()  # one that was paused would not see its pipe close
             await process.wait()
-        watches = set(self._watches)
-        for watch in watches:
-            watch.cancel()
-        if watches:
-            await asyncio.wait(watches)
+        await ended(*self._watches)
 
     async def _begin(self, id_: str) -> Process | None:
         process = await _start() if self._service.is_open(id_) else None
