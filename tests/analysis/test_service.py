@@ -125,6 +125,16 @@ async def test_same_questions_of_one_revision_are_computed_once(experiment: Fill
         assert first is second is await analysis.ask("exp1", "trials", Query())
 
 
+async def test_what_columns_there_are_is_computed_once_whatever_the_filter(experiment: Filled) -> None:
+    experiment.add({"rate": 0.5}, final=1.0)
+    async with analysing(experiment) as analysis:
+        filtered = Query.parse([("page", "2"), ("p.rate", "0.9..1")])
+        assert await analysis.ask("exp1", "columns", Query()) is await analysis.ask("exp1", "columns", filtered)
+        assert (await analysis.ask("exp1", "trials", Query())).text != (
+            await analysis.ask("exp1", "trials", filtered)
+        ).text
+
+
 async def test_a_client_that_goes_away_takes_no_answer_from_others(experiment: Filled) -> None:
     async with analysing(experiment) as analysis:
         gone = asyncio.create_task(analysis.ask("exp1", "trials", Query()))
