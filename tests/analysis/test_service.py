@@ -39,12 +39,13 @@ async def analysing(experiment: Filled, **options: Any) -> AsyncIterator[Analysi
 
 
 def test_questions_without_parameters_are_answered_first() -> None:
-    """Parameters take longest to read: the first chart need not wait for them."""
+    """Parameters take longest to read: the first chart need not wait for them. Curves are read for each filter."""
     ranks = {
         name: worker.rank({"question": name, "query": ""}) for name in ("results", "curves", "columns", "parallel")
     }
-    assert ranks == {"results": 0, "curves": 0, "columns": 1, "parallel": 1}
-    assert worker.rank({"question": "results", "query": "p.lr=0..1"}) == 1
+    assert ranks == {"results": 0, "curves": 1, "columns": 2, "parallel": 2}
+    assert worker.rank({"question": "results", "query": "p.lr=0..1"}) == 2
+    assert worker.rank({"question": "curves", "query": "p.lr=0..1"}) == 3
     assert worker.rank({"question": "columns", "query": "top=many"}) == 0
 
 
