@@ -37,7 +37,7 @@ COLUMNS = (
 )
 _SELECT = (
     "SELECT sequence_id, id, status, created_ms, started_ms, ended_ms, intermediates, last_value, final_value,"
-    " final_data IS NOT NULL, CASE WHEN ltrim(final_data) LIKE '{%' THEN final_data END, failure_key, reason, message,"
+    " final_data IS NOT NULL, CASE WHEN instr(final_data, '{') THEN final_data END, failure_key, reason, message,"
     " last_words, wait_sentence FROM trials"
 )
 
