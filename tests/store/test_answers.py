@@ -375,6 +375,17 @@ def test_the_best_is_a_number_of_a_trial_that_succeeded(five: sqlite3.Connection
         assert best is not None and best[0] == id_
 
 
+@pytest.mark.parametrize("maximize", [True, False])
+def test_the_best_is_found_without_looking_at_all_trials(five: sqlite3.Connection, maximize: bool) -> None:
+    asked: list[str] = []
+    five.set_trace_callback(asked.append)
+    answers.best(five, maximize=maximize)
+    five.set_trace_callback(None)
+    steps = [step for *_, step in five.execute(f"EXPLAIN QUERY PLAN {asked[0]}")]
+    assert steps[0] == "SEARCH trials USING INDEX trials_by_result (status=?)"
+    assert set(steps[1:]) <= {"USE TEMP B-TREE FOR RIGHT PART OF ORDER BY"}
+
+
 def test_oldest_of_equal_results_is_best(connection: sqlite3.Connection) -> None:
     for number, id_ in enumerate(("bbbbb", "aaaaa")):
         finished(connection, id_, number, "1", 1)
