@@ -21,8 +21,7 @@ from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, Stor
 from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import TIME_LIMITS_S
-from nni_manager.scheduler.experiments.preflight import standalone_host
+from nni_manager.scheduler.experiments.preflight import asked, standalone_host
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
@@ -112,9 +111,7 @@ class Leftovers:
 
     async def end_deleted(self, entry: Entry, now_ms: int, *, may_have_jobs: bool) -> None:
         """Notes the possible leftovers of a deleted experiment, and tries to end them. Raises StoreUnavailable."""
-        sentence = "the experiment was deleted"
-        found = await asyncio.to_thread(jobs_of_closed, entry, now_ms, sentence) if may_have_jobs else []
-        for left in (*found, *await asyncio.to_thread(files_of, entry, now_ms, sentence)):
+        for left in await asyncio.to_thread(left_by_deleted, entry, now_ms, may_have_jobs=may_have_jobs):
             await self.note(left)
         for ended in await self.end(experiment_id=entry.id):
             if ended.trouble:
@@ -183,25 +180,13 @@ class Leftovers:
 
     async def _end(self, left: LeftoverJobs) -> str:
         """Tries to end the jobs; returns why it failed, or ''."""
-        limit_s = TIME_LIMITS_S["clean for good"]
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._clean(left)
-            await self.on_ended(left)
-            await self.forget(left.experiment_id, left.service)
-        except TimeoutError:
-            return f"{left.service}: no answer within {limit_s:.0f} s"
-        except NniManagerError as error:
-            return str(error)
-        except Exception as error:
-            log.exception("what %s left on %s", left.experiment_id, left.service, extra={"action": "barrier"})
-            return f"the platform's adapter failed: {error!r}"
-        log.info("what experiment %s left on %s is ended", left.experiment_id, left.service)
-        return ""
+        _, trouble = await asked("clean for good", left.service, self._clean(left))
+        if not trouble:
+            log.info("what experiment %s left on %s is ended", left.experiment_id, left.service)
+        return trouble
 
     async def _clean(self, left: LeftoverJobs) -> None:
-        service = PlatformSpec(name=left.platform, service=left.service, settings=left.section)
-        folder = self._folder / left.experiment_id
+        service, folder = _spec(left), self._folder / left.experiment_id
         host = standalone_host(
             left.experiment_id, left.service, folder, self._connections, storage_key=left.storage_key
         )
@@ -211,6 +196,8 @@ class Leftovers:
         except (ValueError, KeyError) as error:
             raise PlatformUnavailable(f"{left.service}: its section is not known any more") from error
         await platform.clean(left.job_names)
+        await self.on_ended(left)
+        await self.forget(left.experiment_id, left.service)
 
 
 def _next_look(backoff: Backoff) -> tuple[Backoff, float]:
@@ -239,21 +226,52 @@ def read_left_behind(
     folder: Folder,
     now_ms: int,
     *,
-    sentence: str = "",
-    running: bool = False,
-    decided: bool = False,
+    running: bool,
+    decided: bool,
 ) -> list[LeftoverJobs]:
     """Notes for jobs that are not forgotten, one per service. `running`: only jobs that may still run; `decided`: only
-    jobs of closed attempts.
+    jobs of closed attempts."""
+    return _notes(connection, folder, now_ms, jobs.left(connection, running=running, decided=decided))
 
-    `sentence`: why they could not be ended, if the store has no reason.
-    """
-    row = experiments.load(connection)
-    names = jobs.left(connection, running=running, decided=decided)
-    sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
-    values = _secrets(folder) if names else {}
+
+def left_by_deleted(entry: Entry, now_ms: int, *, may_have_jobs: bool) -> list[LeftoverJobs]:
+    """Notes for the jobs of a deleted experiment, and for files on services that keep more than jobs; for its jobs by
+    its id if the database cannot be read. Blocks."""
+    sentence = "the experiment was deleted"
+    try:
+        with closing(connect_readonly(entry.folder.require_database())) as connection:
+            names = jobs.left(connection, running=False) if may_have_jobs else {}
+            used = dict.fromkeys(jobs.services_used(connection), ())
+            found = _notes(connection, entry.folder, now_ms, used | names, sentence)
+        return [left for left in found if left.service in names or _leaves_files(left)]
+    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
+        log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
+    platforms = [one for one in entry.platform.split(",") if one]  # none are known of some that NNI made
+    if not platforms or not may_have_jobs:
+        return []
+    services = stored_config.services({"trainingService": [{"platform": one} for one in platforms]})
+    return [
+        _left(entry.id, service, {"platform": platform}, {}, (), sentence, now_ms)
+        for service, platform in zip(services, platforms, strict=True)
+    ]
+
+
+def _notes(
+    connection: sqlite3.Connection,
+    folder: Folder,
+    now_ms: int,
+    names: Mapping[str, tuple[str, ...]],
+    sentence: str = "",
+) -> list[LeftoverJobs]:
+    """A note for each service. `names`: of its jobs; `sentence`: why they could not be ended, if the store has no
+    reason."""
+    if not names:
+        return []
+    row, values = experiments.load(connection), _secrets(folder)
+    removed = {name: service.settings for name, service in services.load(connection).items()}
+    sections = removed | stored_config.services(json.loads(row.config))
     why = {name: "; ".join(sentences) for name, sentences in jobs.why_unreachable(connection).items()}
-    may_run = jobs.left(connection, running=True) if names else {}
+    may_run = jobs.left(connection, running=True)
     return [
         replace(
             _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms),
@@ -262,44 +280,6 @@ def read_left_behind(
         )
         for name, found in names.items()
     ]
-
-
-def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """Notes for the jobs of an experiment that cannot be opened; by its id if the database cannot be read. Blocks."""
-    try:
-        with closing(connect_readonly(entry.folder.require_database())) as connection:
-            return read_left_behind(connection, entry.folder, now_ms, sentence=sentence)
-    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
-        log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
-    platforms = [one for one in entry.platform.split(",") if one]  # none are known of some that NNI made
-    services = (
-        stored_config.services({"trainingService": [{"platform": one} for one in platforms]}) if platforms else ()
-    )
-    return [
-        _left(entry.id, service, {"platform": platform}, {}, (), sentence, now_ms)
-        for service, platform in zip(services, platforms, strict=True)
-    ]
-
-
-def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """Notes for files left on services that keep more than jobs. Blocks."""
-    try:
-        with closing(connect_readonly(entry.folder.require_database())) as connection:
-            row, used = experiments.load(connection), jobs.services_used(connection)
-            sections = _sections(connection, stored_config.services(json.loads(row.config)))
-            values, may_run = _secrets(entry.folder), jobs.left(connection, running=True)
-            return [
-                replace(
-                    _left(row.id, name, sections[name], values, (), sentence, now_ms),
-                    may_run=len(may_run.get(name, ())),
-                    storage_key=row.storage_key,
-                )
-                for name in used
-                if name in sections and _leaves_files(name, sections[name], values)
-            ]
-    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
-        log.warning("what experiment %s left cannot be looked for: %s", entry.id, error)
-        return []
 
 
 def _secrets(folder: Folder) -> Mapping[str, str]:
@@ -311,20 +291,17 @@ def _secrets(folder: Folder) -> Mapping[str, str]:
         return {}
 
 
-def _leaves_files(service: str, section: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    spec = PlatformSpec(name=str(section.get("platform", service)), service=service, settings=section)
+def _spec(left: LeftoverJobs) -> PlatformSpec:
+    return PlatformSpec(name=left.platform, service=left.service, settings=left.section)
+
+
+def _leaves_files(left: LeftoverJobs) -> bool:
+    spec = _spec(left)
     try:
         adapter = registry.adapter_of(spec)
-        return adapter.capabilities_for(credentials.adapter_config(spec, values)).leaves_files
+        return adapter.capabilities_for(credentials.adapter_config(spec, left.secrets)).leaves_files
     except (NniManagerError, ValueError, KeyError):
         return False
-
-
-def _sections(
-    connection: sqlite3.Connection, configured: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Mapping[str, Any]]:
-    """The sections of all services, removed ones included."""
-    return {name: row.settings for name, row in services.load(connection).items()} | dict(configured)
 
 
 def _left(
