@@ -21,6 +21,7 @@ from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, Stor
 from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.experiments.preflight import asked, standalone_host
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import connect_readonly
@@ -73,11 +74,7 @@ class Leftovers:
 
     async def close(self) -> None:
         """Cancels retries and calls; the next daemon continues."""
-        looking = () if self._looking is None else (self._looking,)
-        tasks = (*looking, *self._ending.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(self._looking, *self._ending.values())
 
     async def note(self, left: LeftoverJobs) -> None:
         """Notes jobs that may still run. Raises StoreUnavailable."""
@@ -113,10 +110,10 @@ class Leftovers:
         """Notes the possible leftovers of a deleted experiment, and tries to end them. Raises StoreUnavailable."""
         for left in await asyncio.to_thread(left_by_deleted, entry, now_ms, may_have_jobs=may_have_jobs):
             await self.note(left)
-        for ended in await self.end(experiment_id=entry.id):
-            if ended.trouble:
+        for tried in await self.end(experiment_id=entry.id):
+            if tried.trouble:
                 log.warning(
-                    "of experiment %s jobs may still run on %s: %s", entry.id, ended.left.service, ended.trouble
+                    "of experiment %s jobs may still run on %s: %s", entry.id, tried.left.service, tried.trouble
                 )
 
     async def _end_now(self, left: LeftoverJobs) -> str:
