@@ -25,7 +25,7 @@ from nni_manager.kubernetes.exec.channel_selection import Choices, told_channel
 from nni_manager.kubernetes.exec.stream import ExecFailed
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, happened
 from nni_manager.shared_storage import kept_logs, runner_folder
 from trial_runner import protocol
 
@@ -177,9 +177,7 @@ class Attempt:
         waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
         if not read and self._pushing() is not None:
             waits.append(max(_SHORTEST_WAIT_S, _SILENT_S - self._silence_s()))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(waits, default=None)):
-                await self.news.wait()
+        await happened(self.news, asyncio.timeout(min(waits, default=None)))
 
     def _is_read(self, pod: Object) -> bool:
         if self._choices.of_now(pod) == protocol.EXEC:

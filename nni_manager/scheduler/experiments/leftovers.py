@@ -11,7 +11,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, Stor
 from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, happened
 from nni_manager.scheduler.experiments.preflight import asked, standalone_host
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import connect_readonly
@@ -142,9 +142,7 @@ class Leftovers:
             self._noted.clear()
             self._looks = {key: self._looks.get(key) or _next_look(Backoff(_LOOK_WAITS_S)) for key in self._known}
             next_s = min((at_s for _, at_s in self._looks.values()), default=None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(next_s):
-                    await self._noted.wait()
+            await happened(self._noted, asyncio.timeout_at(next_s))
             now_s = asyncio.get_running_loop().time()
             due = [key for key, (_, at_s) in self._looks.items() if at_s <= now_s and key in self._known]
             await asyncio.gather(*(self._look_after(key) for key in due))
