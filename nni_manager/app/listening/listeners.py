@@ -13,7 +13,6 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -59,14 +58,6 @@ class _Control:
     server: asyncio.Server
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that does not handle signals."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 #: Seconds that an idle trial runner's connection is kept: longer than the heartbeat interval, so that heartbeats need
 #: no new TLS handshake.
 _TRIALS_KEEP_ALIVE_S = 15.0
@@ -95,7 +86,7 @@ class Listeners:
             server_header=False,
             ws="none",
         )
-        self._server = _Server(self._config)
+        self._server = uvicorn.Server(self._config)
         self._config.load()
         self._server.lifespan = self._config.lifespan_class(self._config)
         self._server.servers = []
