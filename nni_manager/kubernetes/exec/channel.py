@@ -44,8 +44,8 @@ Record = Callable[[str], Awaitable[str]]
 
 
 class ExecChannel:
-    """The channel exec of one adapter, a `ResultReader`. `sends_code`: the image lacks it; `on_chosen`: hears what pods
-    have chosen."""
+    """The reading of one service's results through the channel exec. `sends_code`: the image lacks it; `on_chosen`:
+    hears what pods have chosen."""
 
     def __init__(
         self, host: Host, execute: Execute, record: Record, on_chosen: Callable[[str], None], *, sends_code: bool
@@ -61,14 +61,17 @@ class ExecChannel:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def follow(self, memory: JobMemory, attempt_directory: str) -> None:
+        """Begins to read a job's results; idempotent. `attempt_directory`: the folder to which its logs are copied."""
         if memory.name not in self._attempts:
             self._attempts[memory.name] = Attempt(self, memory, Path(attempt_directory))
 
     def notice(self, memory: JobMemory) -> None:
+        """Notes that a job's object or its pods have changed."""
         if memory.name in self._attempts:
             self._attempts[memory.name].news.set()
 
     def seen(self, memory: JobMemory, report: Observation) -> Observation:
+        """The report to give now: an end is held back until all results are read."""
         return report  # pods wait until they were read
 
     def forget(self, memory: JobMemory) -> None:
