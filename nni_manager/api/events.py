@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Event
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -169,15 +168,8 @@ class _OfExperiment:
         self._context = context
         self._id = id
 
-    @contextmanager
-    def watch(self) -> Iterator[Event]:
-        """An event that is set by every change; never set for a closed experiment."""
-        experiment = self._context.service.at_work(self._id)
-        if experiment is None:
-            yield Event()
-            return
-        with experiment.changes.watch() as news:
-            yield news
+    def watch(self) -> AbstractContextManager[Event]:
+        return self._context.service.watch(self._id)
 
     @property
     def _is_over(self) -> bool:

@@ -10,9 +10,9 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,6 @@ log = logging.getLogger(__name__)
 MAY_STILL_RUN = "MAY_STILL_RUN"
 #: Seconds between two retries; the last one repeats.
 _LOOK_WAITS_S = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The result of one try."""
-
-    left: LeftoverJobs
-    #: Why they could not be ended; empty: they were.
-    trouble: str
 
 
 class Leftovers:
@@ -96,25 +87,23 @@ class Leftovers:
             elif left.connection == connection and left.experiment_id not in self.at_work():
                 self._start(left)
 
-    async def end(self, platforms: Collection[str] = (), experiment_id: str = "") -> Sequence[Ended]:
-        """Tries to end leftovers of these platforms (empty: all) and of this experiment (empty: all)."""
+    async def end(self, platforms: Collection[str] = (), experiment_id: str = "") -> list[tuple[LeftoverJobs, str]]:
+        """Tries to end leftovers of these platforms (empty: all) and of this experiment (empty: all). Each with the
+        reason why it could not be ended; empty: it was."""
         chosen = [
             left
             for left in self._known.values()
             if (not platforms or left.platform in platforms) and experiment_id in ("", left.experiment_id)
         ]
-        troubles = await asyncio.gather(*map(self._end_now, chosen))
-        return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
+        return list(zip(chosen, await asyncio.gather(*map(self._end_now, chosen)), strict=True))
 
     async def end_deleted(self, entry: Entry, now_ms: int, *, may_have_jobs: bool) -> None:
         """Notes the possible leftovers of a deleted experiment, and tries to end them. Raises StoreUnavailable."""
         for left in await asyncio.to_thread(left_by_deleted, entry, now_ms, may_have_jobs=may_have_jobs):
             await self.note(left)
-        for tried in await self.end(experiment_id=entry.id):
-            if tried.trouble:
-                log.warning(
-                    "of experiment %s jobs may still run on %s: %s", entry.id, tried.left.service, tried.trouble
-                )
+        for left, trouble in await self.end(experiment_id=entry.id):
+            if trouble:
+                log.warning("of experiment %s jobs may still run on %s: %s", entry.id, left.service, trouble)
 
     async def _end_now(self, left: LeftoverJobs) -> str:
         """Tries once more after a running try that fails, which may have begun before the service was reachable."""
