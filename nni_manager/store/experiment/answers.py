@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial_status import TrialStatus
@@ -120,22 +120,15 @@ def trials(connection: sqlite3.Connection, *, status: str | None, order: str, li
     return _one(connection, query, status=status, limit=limit, offset=offset)
 
 
-class ChangedTrial(NamedTuple):
-    id: str
-    #: JSON on one line, as in the list.
-    text: str
-    #: Its end order (1 for the first to end); None: open.
-    end: int | None
-
-
-def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTrial]:
-    """Open trials, and those with an end order above `ended`, by sequence id."""
+def trials_since(connection: sqlite3.Connection, ended: int) -> list[tuple[str, str, int | None]]:
+    """(id, JSON on one line as in the list, end order or None) of open trials, and of those with an end order above
+    `ended`, by sequence id; the first to end has 1."""
     marks = ", ".join(f"'{status}'" for status in TrialStatus if not status.is_final)
     query = (
         f"SELECT t.id, {TRIAL}, t.end_order FROM {TRIALS} WHERE t.status IN ({marks}) OR t.end_order > ?"
         " ORDER BY t.sequence_id"
     )
-    return [ChangedTrial(*row) for row in connection.execute(query, (ended,))]
+    return connection.execute(query, (ended,)).fetchall()
 
 
 def trial(connection: sqlite3.Connection, id: str) -> str:
