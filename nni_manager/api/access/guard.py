@@ -165,7 +165,7 @@ class Guard:
     def _log_in(self, scope: Scope, headers: Headers) -> Response:
         found = self._tokens.login(scope)
         if found is not None:
-            return self._session(scope, found.target, found.role)
+            return self._session(scope, *found)
         if login.wants_page(scope, headers):
             target = "/" if scope["path"] == SESSION_PATH else login.asked_for(scope)
             return login.form(scope.get("root_path", "") + SESSION_PATH, target)
