@@ -26,6 +26,8 @@ QUESTIONS = {
     "failures": ("failures", "answer"),
     "trial": ("rows", "one_trial"),
 }
+#: Questions about the whole experiment: their answer is the same for every query.
+WHOLE = frozenset({"columns"})
 #: Questions that are answered without parameters, unless the filter or the order names one.
 _WITHOUT_PARAMETERS = ("trials", "results", "curves", "timeline", "distribution", "pareto")
 

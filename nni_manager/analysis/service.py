@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nni_manager.analysis.query import Query
-from nni_manager.analysis.questions import QUESTIONS
+from nni_manager.analysis.questions import QUESTIONS, WHOLE
 from nni_manager.domain.errors import AnalysisUnavailable, InvalidInput, NotFound, StoreError
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Analysis:
         if question not in QUESTIONS:
             raise NotFound(f"there is no question {question!r}; there are {', '.join(QUESTIONS)}")
         path, revision = await self._state(id)
-        key = (id, question, query.string(), revision)
+        key = (id, question, "" if question in WHOLE else query.string(), revision)
         if (kept := self._answers.get(key)) is not None:
             self._answers.move_to_end(key)
             return kept

@@ -2,8 +2,9 @@
 
 A request is a line of JSON on standard input: ``{"id", "question", "query", "path", "revision"}``. Its answer is a line
 of JSON on standard output, ``{"id", "bytes", "settled"}`` or ``{"id", "bytes", "refused"}``, and that many bytes of
-text. It answers one after the other, first what needs no parameters, which take longest to read the first time. It ends
-with its input, also in the middle of an answer.
+text. It answers one after the other, first what needs no parameters, which take longest to read the first time, and
+curves, which are read for each filter, after what is in memory: meanwhile the browser draws. It ends with its input,
+also in the middle of an answer.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def _give_way() -> None:
 def rank(request: dict[str, Any]) -> int:
     """The least is answered first."""
     try:
-        return int(needs_parameters(request["question"], _query(request)))
+        question = str(request["question"])
+        return 2 * needs_parameters(question, _query(request)) + (question == "curves")
     except InvalidInput:  # which is said at once
         return 0
 

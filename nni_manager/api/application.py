@@ -87,13 +87,11 @@ def _describe(api: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=api.title, version=api.version, description=DESCRIPTION.strip(), routes=api.routes, tags=TAGS
     )
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
     document["components"]["schemas"] |= submission.SCHEMAS
     document["components"]["securitySchemes"] = {_BEARER: _SCHEME}
     for path, operations in document["paths"].items():
         for operation in operations.values():
+            _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
             operation["security"] = [] if path in OPEN_PATHS else [{_BEARER: []}, {}]
     for name in _REPLACED:
         document["components"]["schemas"].pop(name, None)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Event
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -169,15 +168,8 @@ class _OfExperiment:
         self._context = context
         self._id = id
 
-    @contextmanager
-    def watch(self) -> Iterator[Event]:
-        """An event that is set by every change; never set for a closed experiment."""
-        experiment = self._context.service.at_work(self._id)
-        if experiment is None:
-            yield Event()
-            return
-        with experiment.changes.watch() as news:
-            yield news
+    def watch(self) -> AbstractContextManager[Event]:
+        return self._context.service.watch(self._id)
 
     @property
     def _is_over(self) -> bool:
@@ -203,10 +195,10 @@ class _Trials(_OfExperiment):
     async def read(self) -> Part:
         is_over = self._is_over
         found = await self._context.service.read(self._id, lambda c: answers.trials_since(c, self._ended))
-        changed = [one for one in found if one.text != self._open.get(one.id)]
-        self._open = {one.id: one.text for one in found if one.end is None}
-        self._ended = max([self._ended, *(one.end for one in found if one.end is not None)])
-        return Part(text="".join(event("trial", one.text, self._ended) for one in changed), is_last=is_over)
+        changed = [text for id, text, _ in found if text != self._open.get(id)]
+        self._open = {id: text for id, text, end in found if end is None}
+        self._ended = max([self._ended, *(end for *_, end in found if end is not None)])
+        return Part(text="".join(event("trial", text, self._ended) for text in changed), is_last=is_over)
 
 
 class _Metrics(_OfExperiment):

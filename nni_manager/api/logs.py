@@ -176,7 +176,7 @@ async def read_file(
 ) -> Response:
     """A file below the attempt's folder; no link is followed."""
     number = await _number(context, id, trial_id, attempt)
-    file = await attempt_logs.file(context.service, id, trial_id, number, name)
+    file = await attempt_logs.find(context.service, id, trial_id, number, name, forgotten=True)
     data = await file.read(offset, limit)
     headers = {
         "X-Offset": str(offset),

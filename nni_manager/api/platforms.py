@@ -83,13 +83,13 @@ async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) 
     return CleanedList(
         cleaned=[
             Cleaned(
-                experiment=one.left.experiment_id,
-                service=one.left.service,
-                platform=one.left.platform,
-                jobs=len(one.left.job_names) or None if one.left.may_run is None else one.left.may_run,
-                trouble=one.trouble,
+                experiment=left.experiment_id,
+                service=left.service,
+                platform=left.platform,
+                jobs=len(left.job_names) or None if left.may_run is None else left.may_run,
+                trouble=trouble,
             )
-            for one in ended
+            for left, trouble in ended
         ]
     )
 

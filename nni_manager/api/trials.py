@@ -22,7 +22,6 @@ from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.tensorboard.board import Board, BoardStatus
 from nni_manager.store.experiment import answers
-from nni_manager.store.experiment.answers import Page
 
 router = APIRouter(prefix="/api/v1/experiments/{id}/trials", tags=["trials"], dependencies=KNOWN_QUERY)
 
@@ -55,8 +54,11 @@ async def list_all(
     offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
 ) -> Response:
     """A page of them."""
-    page = Page(limit=limit, offset=offset)
-    return _json(await context.service.read(id, lambda c: answers.trials(c, status=status, order=order, page=page)))
+    return _json(
+        await context.service.read(
+            id, lambda c: answers.trials(c, status=status, order=order, limit=limit, offset=offset)
+        )
+    )
 
 
 @router.post(
@@ -123,9 +125,8 @@ async def list_metrics(
     offset: Annotated[_MetricNumber, Query(description="How many of them to leave out first.")] = 0,
 ) -> Response:
     """All attempts are in it. To follow an experiment, ask again with `after` set to the last id."""
-    page = Page(limit=limit, offset=offset)
     text = await context.service.read(
-        id, lambda c: answers.metrics(c, trial_id=trial, type=type, after=after, page=page)
+        id, lambda c: answers.metrics(c, trial_id=trial, type=type, after=after, limit=limit, offset=offset)
     )
     return Response(text, media_type="application/json")
 

@@ -63,7 +63,7 @@ async def experiments(
         index_database = Database(await asyncio.to_thread(_prepare_index, settings.data_dir))
         stack.push_async_callback(index_database.close)
         await index_file.finish_half_done(index_database, settings.data_dir)
-        process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
+        process = LocalKeeper(settings.data_dir / "keeper", socket_path(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
         name = await asyncio.to_thread(identity.of, settings.data_dir)
         connections = Connections(name, partial(identity.place, settings.data_dir, secrets.token_hex(8)))
@@ -106,11 +106,6 @@ def _prepare_index(data_directory: Path) -> Path:
     return path
 
 
-def control_socket(data_directory: Path) -> Path:
-    """The path of the control socket of a data directory."""
-    return _socket(data_directory, "control")
-
-
 def _make_data_directory(path: Path) -> None:
     try:
         make_data_directory(path)
@@ -137,7 +132,8 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
             await asyncio.sleep(0.05)
 
 
-def _socket(data_directory: Path, kind: str) -> Path:
-    """The path of a socket in the runtime directory: the path of a Unix socket has at most 107 bytes."""
+def socket_path(data_directory: Path, kind: str) -> Path:
+    """The path of a socket of a data directory, in the runtime directory: that of a Unix socket has at most 107 bytes.
+    `kind`: ``control`` or ``keeper``."""
     digest = hashlib.sha256(str(data_directory).encode()).hexdigest()[:16]
     return runtime_directory(os.environ) / f"{digest}-{kind}.sock"

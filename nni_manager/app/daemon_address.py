@@ -25,6 +25,7 @@ from nni_manager.client.address import POINTER_FILE
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, NniManagerError
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.store.folder import Ownership
 from trial_runner.wire import foreign_files
 
@@ -69,8 +70,7 @@ class DaemonAddress:
         try:
             yield
         finally:
-            watching.cancel()
-            await asyncio.wait({watching})
+            await ended(watching)
             with suppress(OSError):
                 if self._lock.is_in_place:  # else it is another daemon's
                     self._pointer.unlink(missing_ok=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from nni_manager.api import code
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import migrate
-from nni_manager.store.connection import Connection, classified, connect
+from nni_manager.store.connection import Connection, classifying, connect
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
@@ -63,10 +62,8 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 def prepare(data_directory: Path) -> Path:
     """Makes or upgrades the index, private to its owner, and returns its path. Blocks. Raises StoreError."""
     path = data_directory / index.FILE
-    try:
+    with classifying(path):
         return _prepare(path, data_directory)
-    except sqlite3.DatabaseError as error:
-        raise classified(path, error) from error
 
 
 def _prepare(path: Path, data_directory: Path) -> Path:
@@ -121,11 +118,8 @@ def _add_found(path: Path) -> None:
 
 def _check(path: Path) -> None:
     """Raises StoreCorrupt or StoreUnavailable."""
-    try:
-        with closing(connect(path)) as connection:
-            ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
-    except sqlite3.DatabaseError as error:
-        raise classified(path, error) from error
+    with classifying(path), closing(connect(path)) as connection:
+        ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
     if found != "ok":
         raise StoreCorrupt(f"the database {path} cannot be read ({found})")
 

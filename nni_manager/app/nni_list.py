@@ -14,6 +14,7 @@ from nni_manager.app.listening.listeners import Listener
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.platform_kit.tasks import happened
 from nni_manager.store.index.index import Entry
 from nni_manager.store.nni import nni_registry
 from nni_manager.store.nni.nni_registry import Entries, RegistryBusy
@@ -151,9 +152,7 @@ class NniList:
     async def _news(self) -> None:
         """Waits until our entries or the file may have changed."""
         while not self._changed.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await self._changed.wait()
+            await happened(self._changed, asyncio.timeout(_LOOK_S))
             if await asyncio.to_thread(nni_registry.identity, self._path) != self._seen:
                 self.note()
 

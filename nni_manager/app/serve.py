@@ -25,7 +25,7 @@ from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.api.runners.trial_listener import TrialListener
 from nni_manager.app import log as logs
-from nni_manager.app.build import control_socket, experiments, ownership
+from nni_manager.app.build import experiments, ownership, socket_path
 from nni_manager.app.daemon_address import DaemonAddress, make_way
 from nni_manager.app.listening import ports, reserves, trial_listener
 from nni_manager.app.listening.endpoints import EndpointParts, EndpointSockets
@@ -36,6 +36,7 @@ from nni_manager.app.nni_list import NniList
 from nni_manager.client import data_directory
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.disk_watch import watched
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
@@ -177,11 +178,11 @@ async def _listeners(
     )
     listeners = Listeners(application, lag=context.loop_lag)
     try:
-        socket = partial(control_socket, settings.data_dir)
+        socket = partial(socket_path, settings.data_dir, "control")
         daemon_address = DaemonAddress(listeners, settings.data_dir, lock, socket, on_homeless=stopping.set)
         async with daemon_address.kept():
             if reserved is not None:
-                await listeners.open_service(reserved)
+                await listeners.open_port("service", reserved)
                 _note_service(settings, listeners)
             for listener in listeners.open:
                 log.info("%s on %s", listener.kind, listener.address, extra={"action": "listener"})
@@ -247,8 +248,7 @@ async def _registry(
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait({task})
+        await ended(task)
 
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:

@@ -1,4 +1,5 @@
-"""One method per route of the REST API. Results are the API's documented JSON: camelCase, times in milliseconds."""
+"""A method for each route of the REST API that commands and programs ask. Results are the API's documented JSON:
+camelCase, times in milliseconds."""
 
 from __future__ import annotations
 
@@ -58,14 +59,6 @@ class ManagerClient:
         return bool(self.address.socket)
 
     # The daemon
-
-    def health(self) -> Json:
-        """Answers as long as the daemon lives."""
-        return self._get("/healthz")
-
-    def ready(self) -> Json:
-        """Returns once the daemon is ready. Raises StoreUnavailable with the reason while it is not."""
-        return self._get("/readyz")
 
     def daemon(self) -> Json:
         return self._get("/api/v1/daemon")

@@ -3,6 +3,7 @@ for its imports."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -34,3 +35,13 @@ class TrialStatus(StrEnum):
 OPEN_STATUSES = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.UNKNOWN)
 #: Statuses of trials that failed, by their own code or by their platform.
 FAILED_STATUSES = (TrialStatus.FAILED, TrialStatus.SYS_CANCELED)
+
+
+def ended(counts: Mapping[str, int]) -> int:
+    """The number of trials that have ended, with any status."""
+    return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)
+
+
+def failed(counts: Mapping[str, int]) -> int:
+    """The number of trials that failed, by their own code or by their platform."""
+    return sum(counts.get(status, 0) for status in FAILED_STATUSES)

@@ -1,8 +1,9 @@
-"""The end of background tasks: cancelled, and waited for, so that nothing of them is left."""
+"""Background tasks are ended, cancelled and waited for, so that nothing of them is left; events are waited for."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 
@@ -13,3 +14,11 @@ async def ended(*tasks: asyncio.Task[Any] | None) -> None:
         task.cancel()
     if running:
         await asyncio.wait(running)
+
+
+async def happened(event: asyncio.Event, limit: asyncio.Timeout) -> bool:
+    """Waits for an event, within a limit such as ``asyncio.timeout(5)``; answers whether it came."""
+    with suppress(TimeoutError):
+        async with limit:
+            return await event.wait()
+    return False

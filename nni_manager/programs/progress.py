@@ -13,7 +13,7 @@ from typing import Any, Protocol, TextIO
 
 from nni_manager.client.formats import cut, direction, duration, number
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.trial_status import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial_status import TrialStatus, ended, failed
 
 State = Mapping[str, Any]
 
@@ -77,16 +77,6 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
         optimize_mode=state.get("optimizeMode", ""),
         pareto_size=state.get("paretoSize") or 0,
     )
-
-
-def ended(counts: Mapping[str, int]) -> int:
-    """The number of trials that have ended, with any status."""
-    return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)
-
-
-def failed(counts: Mapping[str, int]) -> int:
-    """The number of trials that failed, by their own code or by their platform."""
-    return sum(counts.get(status, 0) for status in FAILED_STATUSES)
 
 
 def failures(state: State) -> str:

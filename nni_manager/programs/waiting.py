@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nni_manager.client.formats import direction, number
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.domain.trial_status import TrialStatus
+from nni_manager.domain.trial_status import TrialStatus, ended, failed
 from nni_manager.programs import pareto_set, progress
 from nni_manager.programs.progress import Display, State
 
@@ -153,7 +153,7 @@ def _went_well(state: State) -> bool:
     """Whether there is a best result or a set of them, and at most half of the trials that ended failed."""
     counts = state["counts"]
     has_best = state["best"] is not None or bool(state.get("paretoSet"))
-    return has_best and 2 * progress.failed(counts) <= progress.ended(counts)
+    return has_best and 2 * failed(counts) <= ended(counts)
 
 
 def _result(state: State) -> str:

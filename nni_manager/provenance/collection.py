@@ -42,29 +42,21 @@ print(ascii((version, sorted(found.items()))))
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonState:
-    executable: str
-    #: Empty: not known, `problem` says why.
-    version: str = ""
-    #: (name, version) in the order of names; at most `MOST_PACKAGES`. A version is empty where its folder has none.
-    packages: tuple[tuple[str, str], ...] = ()
-    problem: str = ""
-
-
-async def look_at_python(executable: str, environment: Mapping[str, str]) -> PythonState:
-    """What that Python says of itself; never raises. `environment`: with the PYTHONPATH that trials have."""
+async def look_at_python(executable: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What that Python says of itself, as the record has it; never raises. `environment`: with the PYTHONPATH that
+    trials have."""
     command = (executable, "-c", _LISTING)
     try:
         output = await child.read(command, directory="/", environment=environment, most=_MOST_BYTES)
         # after what a sitecustomize prints
         version, found = ast.literal_eval(output.data.strip().splitlines()[-1].decode("ascii"))
-        packages = tuple((str(name), str(number)) for name, number in found[:MOST_PACKAGES])
-        return PythonState(executable=executable, version=str(version), packages=packages)
+        packages = [{"name": str(name), "version": str(number)} for name, number in found[:MOST_PACKAGES]]
+        return {"executable": executable, "version": str(version), "packages": packages, "problem": ""}
     except NoAnswer as error:
-        return PythonState(executable=executable, problem=str(error))
+        problem = str(error)
     except (ValueError, SyntaxError, LookupError, TypeError, RecursionError, MemoryError):
-        return PythonState(executable=executable, problem="it does not say what is installed in it")
+        problem = "it does not say what is installed in it"
+    return {"executable": executable, "version": "", "packages": [], "problem": problem}
 
 
 _SECRET_NAME = re.compile(r"password|passwd|secret|token|credential|_key$|^key$", re.IGNORECASE)
@@ -101,32 +93,8 @@ async def collect(asked: Asked) -> dict[str, Any]:
         "system": platform.platform(),
         "manager": VERSION,
         "seed": _seed(asked.tuner_arguments),
-        "python": _told_of_python(python.result()),
-        "code": _told_of_code(code.result()),
-    }
-
-
-def _told_of_python(state: PythonState) -> dict[str, Any]:
-    packages = [{"name": name, "version": version} for name, version in state.packages]
-    return {
-        "executable": state.executable,
-        "version": state.version,
-        "packages": packages,
-        "problem": state.problem,
-    }
-
-
-def _told_of_code(state: repository.CodeState) -> dict[str, Any]:
-    return {
-        "directory": state.directory,
-        "commit": state.commit,
-        "branch": state.branch,
-        "remote": state.remote,
-        "diff": state.diff,
-        "isDiffCut": state.is_diff_cut,
-        "maskedValues": state.masked_values,
-        "untracked": list(state.untracked),
-        "problem": state.problem,
+        "python": python.result(),
+        "code": code.result(),
     }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nni_manager.platform_kit.secret_texts import SecretTexts
@@ -31,38 +30,30 @@ _CHANGED = ("1 ", "2 ", "u ")
 _NO_REPOSITORY = "the folder is in no git repository, or in one of another user"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeState:
-    """What git says of a code directory."""
-
-    directory: str
-    #: Empty: not known, `problem` says why.
-    commit: str = ""
-    #: Empty: none is checked out.
-    branch: str = ""
-    #: The address of `origin`, without user and password; empty: there is none.
-    remote: str = ""
-    #: Of tracked files in this directory, against the commit; at most `MOST_DIFF` bytes.
-    diff: str = field(default="", repr=False)
-    #: Whether the diff was longer.
-    is_diff_cut: bool = False
-    #: Values in the diff that looked like secrets and are masked.
-    masked_values: int = 0
-    #: Files that git does not know and does not ignore, by their paths in the repository; at most `MOST_UNTRACKED`.
-    untracked: tuple[str, ...] = ()
-    problem: str = ""
+#: The record of a directory of which nothing is known, but its path and why; `Provenance` of the API says what is what.
+_UNKNOWN = {
+    "commit": "",
+    "branch": "",
+    "remote": "",
+    "diff": "",
+    "isDiffCut": False,
+    "maskedValues": 0,
+    "untracked": [],
+    "problem": "",
+}
 
 
-async def look(directory: str, environment: Mapping[str, str], secrets: SecretTexts) -> CodeState:
-    """What git says; never raises. `environment`: of the caller, for PATH and the user's configuration."""
+async def look(directory: str, environment: Mapping[str, str], secrets: SecretTexts) -> dict[str, Any]:
+    """What git says, as the record has it; never raises. `environment`: of the caller, for PATH and the user's
+    configuration."""
     path = shutil.which("git", path=environment.get("PATH", os.defpath))
     if path is None:
-        return CodeState(directory=directory, problem="there is no program git on the PATH")
+        return {**_UNKNOWN, "directory": directory, "problem": "there is no program git on the PATH"}
     git = _Git(path, directory, environment)
     try:
         return await _state(git, directory, secrets)
     except NoAnswer as error:
-        return CodeState(directory=directory, problem=str(error))
+        return {**_UNKNOWN, "directory": directory, "problem": str(error)}
 
 
 class _Git:
@@ -84,28 +75,29 @@ class _Git:
             return ""
 
 
-async def _state(git: _Git, directory: str, secrets: SecretTexts) -> CodeState:
+async def _state(git: _Git, directory: str, secrets: SecretTexts) -> dict[str, Any]:
     try:
         status = await git.ask("status", "--porcelain=v2", "--branch", "--untracked-files=all", "-z", "--", ".")
     except NoAnswer:
-        return CodeState(directory=directory, problem=_NO_REPOSITORY)
+        return {**_UNKNOWN, "directory": directory, "problem": _NO_REPOSITORY}
     entries = status.data.decode(errors="replace").split("\0")[: -1 if status.is_cut else None]
     head = dict(entry[2:].partition(" ")[::2] for entry in entries if entry.startswith("# "))
     untracked = [entry[2:] for entry in entries if entry.startswith("? ")]
-    found = CodeState(
-        directory=directory,
-        branch=head.get("branch.head", "").replace("(detached)", ""),
-        remote=secrets.redacted(await git.line("config", "--get", "remote.origin.url")),
-        untracked=tuple(untracked[:MOST_UNTRACKED]),
-    )
+    found = {
+        **_UNKNOWN,
+        "directory": directory,
+        "branch": head.get("branch.head", "").replace("(detached)", ""),
+        "remote": secrets.redacted(await git.line("config", "--get", "remote.origin.url")),
+        "untracked": untracked[:MOST_UNTRACKED],
+    }
     if (commit := head.get("branch.oid", _INITIAL)) == _INITIAL:
-        return replace(found, problem="nothing has been committed yet")
+        return {**found, "problem": "nothing has been committed yet"}
     has_changes = any(entry[:2] in _CHANGED for entry in entries)
-    return replace(found, commit=commit, **(await _diff(git, secrets) if has_changes else {}))
+    return {**found, "commit": commit, **(await _diff(git, secrets) if has_changes else {})}
 
 
 async def _diff(git: _Git, secrets: SecretTexts) -> dict[str, Any]:
     words = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--", ".")
     diff = await git.ask("diff", "HEAD", *words, most=MOST_DIFF)
     text, values = await masked(diff.data, secrets)
-    return {"diff": text, "is_diff_cut": diff.is_cut, "masked_values": values}
+    return {"diff": text, "isDiffCut": diff.is_cut, "maskedValues": values}

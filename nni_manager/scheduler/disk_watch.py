@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nni_manager.domain.experiment import ExperimentWarning
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
@@ -71,8 +72,7 @@ async def watched(service: ExperimentCommands, warnings: DaemonWarnings) -> Asyn
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait({task})
+        await ended(task)
 
 
 async def _look_again_and_again(watch: DiskWatch) -> None:

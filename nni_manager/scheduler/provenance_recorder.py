@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.provenance.collection import Asked, collect
 from nni_manager.scheduler.experiments.submission import Submission
 
@@ -39,11 +40,7 @@ class ProvenanceRecorder:
 
     async def close(self) -> None:
         """Idempotent."""
-        tasks = set(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await ended(*self._tasks.values())
 
     async def _record(self, submission: Submission) -> None:
         spec = submission.spec

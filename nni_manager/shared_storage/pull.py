@@ -15,12 +15,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, VersionRefused
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.tasks import happened
 from nni_manager.shared_storage import runner_folder
 from nni_manager.shared_storage.runner_folder import End
 from trial_runner import protocol
@@ -122,9 +122,7 @@ class Pull:
 
     async def _wait(self) -> None:
         times = [attempt.next_at for attempt in self._attempts.values() if not attempt.is_over]
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(min(times, default=None)):
-                await self._news.wait()
+        await happened(self._news, asyncio.timeout_at(min(times, default=None)))
         self._news.clear()
 
     async def _look_at(self, attempt: _Attempt) -> None:

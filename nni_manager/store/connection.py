@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
@@ -41,13 +42,11 @@ def connect_readonly(path: Path) -> Connection:
     with suppress(OSError):
         if not stat.S_ISREG(path.stat().st_mode):
             raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
-    try:
+    with classifying(path):
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
         )
         connection.execute("PRAGMA query_only=ON")
-    except sqlite3.DatabaseError as error:
-        raise classified(path, error) from error
     return connection
 
 
@@ -56,11 +55,17 @@ def tidy(path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     with suppress(OSError, sqlite3.Error):
         if log.stat().st_size == 0:
-            connection = sqlite3.connect(path, timeout=0)
-            try:
+            with closing(sqlite3.connect(path, timeout=0)) as connection:
                 connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the last connection removes it on close
-            finally:
-                connection.close()
+
+
+@contextmanager
+def classifying(path: Path) -> Iterator[None]:
+    """A context in which the driver's errors are raised as `classified` has them."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
 
 
 def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:

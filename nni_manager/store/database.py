@@ -20,6 +20,7 @@ from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store.connection import (
     Connection,
     classified,
+    classifying,
     connect,
     connect_readonly,
     is_transient,
@@ -191,10 +192,8 @@ class Database:
             if primary_code(error) != sqlite3.SQLITE_IOERR:
                 raise classified(self.path, error) from error
         # perhaps -wal or -shm were replaced: a fresh connection opens the present files
-        try:
+        with classifying(self.path):
             return self._read_with(connect_readonly(self.path), age, function)
-        except sqlite3.DatabaseError as error:
-            raise classified(self.path, error) from error
 
     def _read_with(self, connection: Connection, age: int, function: Callable[[Connection], T]) -> T:
         """Runs `function`; closes a connection that failed, and keeps the others."""

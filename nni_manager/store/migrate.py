@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
 from nni_manager.domain.errors import SchemaRefused
-from nni_manager.store.connection import classified, connect
+from nni_manager.store.connection import classifying, connect
 
 #: Marks our databases, "NNIM" in ASCII. Databases from before the first release have a version and not this.
 _APPLICATION_ID = 0x4E4E494D
@@ -24,10 +25,8 @@ def migrate(path: Path, kind: str) -> None:
     An existing database is copied to ``<name>.v<version>.bak`` first. Raises SchemaRefused, StoreCorrupt or
     StoreUnavailable.
     """
-    try:
+    with classifying(path):
         _migrate(path, kind)
-    except sqlite3.DatabaseError as error:
-        raise classified(path, error) from error
 
 
 def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
@@ -37,16 +36,11 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
     """
     if _version_in_file(path) >= len(_steps(kind)):
         return None
-    try:
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
-        try:
+    with classifying(path):
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)) as connection:
             folder.mkdir(mode=0o700)
             _back_up(connection, folder / path.name)
-        finally:
-            connection.close()
         _migrate(folder / path.name, kind)
-    except sqlite3.DatabaseError as error:
-        raise classified(path, error) from error
     return folder / path.name
 
 
@@ -57,21 +51,24 @@ def require_ours(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(path: Path, kind: str) -> None:
-    connection = connect(path)
-    try:
+    with closing(connect(path)) as connection:
         require_ours(connection, path)
-        steps, version = _steps(kind), _pragma(connection, "user_version")
-        if version > len(steps):
+        newest, version = len(_steps(kind)), _pragma(connection, "user_version")
+        if version > newest:
             raise SchemaRefused(
-                f"{path} has schema {version}, this version knows {len(steps)}: use the version that wrote it"
+                f"{path} has schema {version}, this version knows {newest}: use the version that wrote it"
             )
-        if 0 < version < len(steps):
+        if 0 < version < newest:
             _back_up(connection, path.with_name(f"{path.name}.v{version}.bak"))
-        for number, text in enumerate(steps[version:], start=version + 1):
-            marks = f"PRAGMA application_id={_APPLICATION_ID};\nPRAGMA user_version={number};"
-            connection.executescript(f"BEGIN IMMEDIATE;\n{text}\n{marks}\nCOMMIT;")
-    finally:
-        connection.close()
+        lay_out(connection, kind)
+
+
+def lay_out(connection: sqlite3.Connection, kind: str) -> None:
+    """Creates or upgrades the tables of a database, which may be one in memory."""
+    version = _pragma(connection, "user_version")
+    for number, text in enumerate(_steps(kind)[version:], start=version + 1):
+        marks = f"PRAGMA application_id={_APPLICATION_ID};\nPRAGMA user_version={number};"
+        connection.executescript(f"BEGIN IMMEDIATE;\n{text}\n{marks}\nCOMMIT;")
 
 
 def _require_mark(path: Path, application_id: int) -> None:
@@ -113,8 +110,5 @@ def _back_up(connection: sqlite3.Connection, target: Path) -> None:
     """Copies a database into a file of mode 0600, whatever the umask: an index may hold secrets."""
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
         os.fchmod(file.fileno(), 0o600)
-    copy = sqlite3.connect(target)
-    try:
+    with closing(sqlite3.connect(target)) as copy:
         connection.backup(copy)
-    finally:
-        copy.close()

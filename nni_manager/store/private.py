@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit.secret_texts import PrivateText
-from nni_manager.store.connection import classified
+from nni_manager.store.connection import classifying
 
 #: Its name, and its journal, which a killed process leaves behind.
 FILE, JOURNAL = "private.sqlite", "private.sqlite-journal"
@@ -132,10 +132,8 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        with closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as connection:
+        with classifying(path), closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as connection:
             yield connection
-    except sqlite3.DatabaseError as error:
-        raise classified(path, error) from error
     except ValueError:
         raise StoreCorrupt(f"{path} cannot be read: its environment is no JSON") from None
 

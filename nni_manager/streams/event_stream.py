@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.platform_kit.tasks import happened
 
 #: Least seconds between two parts; seconds of silence after which a comment is sent as a keep-alive.
 PAUSE_S = 0.2
@@ -91,8 +92,8 @@ class EventStream(Response):
                 return
             if part.has_more:
                 continue
-            await _happened(self._over, PAUSE_S)
-            while not await _happened(news, HEARTBEAT_S):
+            await happened(self._over, asyncio.timeout(PAUSE_S))
+            while not await happened(news, asyncio.timeout(HEARTBEAT_S)):
                 await _write(send, _COMMENT)
 
     async def _send_part(self, send: Send, if_empty: str) -> Part:
@@ -116,13 +117,6 @@ class EventStream(Response):
     def _end(self, news: asyncio.Event) -> None:
         self._over.set()
         news.set()
-
-
-async def _happened(event: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            return await event.wait()
-    return False
 
 
 async def _write(send: Send, text: str) -> None:

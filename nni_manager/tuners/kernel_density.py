@@ -9,14 +9,11 @@ Points are arrays of shape (n, d); a dimension that a point does not have is NaN
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy
+from numpy.random import Generator
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.random import Generator
-    from numpy.typing import NDArray
-
-    Array = NDArray[float64]
+Array = NDArray[numpy.float64]
 
 #: The logarithm of the least density, 1e-32, so that a quotient of two is no guess far from all points.
 _LEAST = -73.68
@@ -28,8 +25,6 @@ class Density:
     """`sizes`: of each dimension the number of options, or 0 for a number."""
 
     def __init__(self, points: Array, sizes: list[int], min_bandwidth: float) -> None:
-        import numpy
-
         count, dimensions = points.shape
         widths = 1.06 * points.std(axis=0) * count ** (-1.0 / (4 + dimensions))
         #: Of a kernel for choices at most what makes all options alike.
@@ -40,8 +35,6 @@ class Density:
 
     def logarithm(self, candidates: Array) -> Array:
         """The logarithm of the density at each candidate, which is 1e-32 at least."""
-        import numpy
-
         total = numpy.zeros((len(candidates), len(self.points)))
         with numpy.errstate(over="ignore", divide="ignore"):  # widths may be as small as numbers are
             for place, (size, width) in enumerate(zip(self._sizes, self.widths, strict=True)):
@@ -57,8 +50,6 @@ class Density:
 
     def draw(self, count: int, factor: float, source: Generator) -> Array:
         """Points near those of the density; the widths of numbers are `factor` times as large."""
-        import numpy
-
         drawn = self.points[source.integers(len(self.points), size=count)].copy()
         for place, (size, width) in enumerate(zip(self._sizes, self.widths, strict=True)):
             if size:
@@ -71,8 +62,6 @@ class Density:
 
 def filled(points: Array, sizes: list[int], source: Generator) -> Array:
     """The points with a value of another one, or any value, where they have none."""
-    import numpy
-
     whole = points.copy()
     for place, size in enumerate(sizes):
         missing = numpy.isnan(points[:, place])
@@ -87,8 +76,6 @@ def filled(points: Array, sizes: list[int], source: Generator) -> Array:
 
 def _near(centres: Array, width: float, source: Generator) -> Array:
     """Normally distributed around the centres, which lie in the unit interval, and drawn anew until inside it."""
-    import numpy
-
     drawn = source.normal(centres, width)
     while (outside := (drawn < 0) | (drawn > 1)).any():
         drawn = numpy.where(outside, source.normal(centres, width), drawn)

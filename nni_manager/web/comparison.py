@@ -18,6 +18,7 @@ from nni_manager.analysis.flattened import flat
 from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
+from nni_manager.domain.trial_status import ended
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
@@ -132,7 +133,7 @@ def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
         "best result": found.best.value if found.best else "none yet",
         "better is": "greater" if found.summary.optimize_mode == "maximize" else "smaller",
         **best,
-        "trials that have ended": shown_experiments.ended(found),
+        "trials that have ended": ended(found.counts),
         "limit of trials": "no limit" if limit is None else limit,
         **counts,
         "time at work": formats.duration(found.exec_ms),

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.domain.service import ServiceStatus
-from nni_manager.domain.trial_status import FAILED_STATUSES
+from nni_manager.domain.trial_status import failed
 from nni_manager.store.index.overview import Overview
 from nni_manager.streams.event_stream import EventStream
 from nni_manager.web import best_so_far, shown_experiments
@@ -156,12 +156,12 @@ def _services(found: Overview) -> Iterator[Notice]:
 
 
 def _failures(found: Overview, now: Progress) -> Iterator[Notice]:
-    failed, common = sum(found.counts.get(status, 0) for status in FAILED_STATUSES), found.summary.common_failure
-    if not failed or common is None:
+    count, common = failed(found.counts), found.summary.common_failure
+    if not count or common is None:
         return
-    alike = f", {common.trials} of them alike" if failed > 1 else ""
-    sentence = f"{failed} of {now.ended} trials failed{alike}: {common.sentence}"
-    level = Level.ACT if now.ended >= _FEW and 2 * failed > now.ended else Level.INFO
+    alike = f", {common.trials} of them alike" if count > 1 else ""
+    sentence = f"{count} of {now.ended} trials failed{alike}: {common.sentence}"
+    level = Level.ACT if now.ended >= _FEW and 2 * count > now.ended else Level.INFO
     yield Notice(level=level, sentence=sentence, page="failures")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nni_manager.config.reading.scalars import seconds
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.trial_status import FAILED_STATUSES, OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial_status import TrialStatus, ended, failed
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import trial_reads
@@ -66,7 +66,7 @@ class ShownExperiment:
     @property
     def failed(self) -> int:
         """Trials that failed, by their own code or by their platform."""
-        return sum(self.overview.counts.get(status, 0) for status in FAILED_STATUSES)
+        return failed(self.overview.counts)
 
     @property
     def is_viewed(self) -> bool:
@@ -120,11 +120,6 @@ def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
     return entry.status if entry.status.is_closed and not at_work else found.row.status
 
 
-def ended(found: Overview) -> int:
-    """Trials that have ended, with any status."""
-    return sum(count for status, count in found.counts.items() if status not in OPEN_STATUSES)
-
-
 #: Trials that ended last, of which the rate is taken.
 _RECENT = 100
 _MINUTE_MS = 60_000
@@ -149,16 +144,16 @@ class Progress:
 
 def progress_of(connection: Connection, found: Overview, now_ms: int) -> Progress:
     """The progress of the experiment in an overview."""
-    ended = sum(count for status, count in found.counts.items() if status not in OPEN_STATUSES)
+    done = ended(found.counts)
     most = found.config.get("maxTrialNumber")
     is_active = found.row.is_counting and found.hold is None
     rate = per_minute(trial_reads.ends(connection, _RECENT), now_ms) if is_active else None
     return Progress(
-        ended=ended,
+        ended=done,
         running=found.counts.get(TrialStatus.RUNNING, 0) + found.counts.get(TrialStatus.UNKNOWN, 0),
         most=most,
         per_minute=rate,
-        left_ms=_left_ms(found, ended, most, rate) if is_active else None,
+        left_ms=_left_ms(found, done, most, rate) if is_active else None,
         changed_ms=trial_reads.changed_ms(connection),
         waiting=trial_reads.waiting(connection),
     )

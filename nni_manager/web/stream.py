@@ -45,13 +45,9 @@ class States:
     @contextmanager
     def watch(self, id: str) -> Iterator[asyncio.Event]:
         """An event that is set by every change; never set for a closed experiment."""
-        experiment = self._context.service.at_work(id)
         self._readers[id] = self._readers.get(id, 0) + 1
         try:
-            if experiment is None:
-                yield asyncio.Event()
-                return
-            with experiment.changes.watch() as news:
+            with self._context.service.watch(id) as news:
                 yield news
         finally:
             self._leave(id)

@@ -39,12 +39,13 @@ async def analysing(experiment: Filled, **options: Any) -> AsyncIterator[Analysi
 
 
 def test_questions_without_parameters_are_answered_first() -> None:
-    """Parameters take longest to read: the first chart need not wait for them."""
+    """Parameters take longest to read: the first chart need not wait for them. Curves are read for each filter."""
     ranks = {
         name: worker.rank({"question": name, "query": ""}) for name in ("results", "curves", "columns", "parallel")
     }
-    assert ranks == {"results": 0, "curves": 0, "columns": 1, "parallel": 1}
-    assert worker.rank({"question": "results", "query": "p.lr=0..1"}) == 1
+    assert ranks == {"results": 0, "curves": 1, "columns": 2, "parallel": 2}
+    assert worker.rank({"question": "results", "query": "p.lr=0..1"}) == 2
+    assert worker.rank({"question": "curves", "query": "p.lr=0..1"}) == 3
     assert worker.rank({"question": "columns", "query": "top=many"}) == 0
 
 
@@ -123,6 +124,16 @@ async def test_same_questions_of_one_revision_are_computed_once(experiment: Fill
     async with analysing(experiment) as analysis:
         first, second = await asyncio.gather(*(analysis.ask("exp1", "trials", Query()) for _ in range(2)))
         assert first is second is await analysis.ask("exp1", "trials", Query())
+
+
+async def test_what_columns_there_are_is_computed_once_whatever_the_filter(experiment: Filled) -> None:
+    experiment.add({"rate": 0.5}, final=1.0)
+    async with analysing(experiment) as analysis:
+        filtered = Query.parse([("page", "2"), ("p.rate", "0.9..1")])
+        assert await analysis.ask("exp1", "columns", Query()) is await analysis.ask("exp1", "columns", filtered)
+        assert (await analysis.ask("exp1", "trials", Query())).text != (
+            await analysis.ask("exp1", "trials", filtered)
+        ).text
 
 
 async def test_a_client_that_goes_away_takes_no_answer_from_others(experiment: Filled) -> None:

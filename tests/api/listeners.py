@@ -28,7 +28,7 @@ async def socket_listener(application: ASGIApp, path: Path) -> AsyncIterator[Add
 async def tcp_listener(application: ASGIApp) -> AsyncIterator[Address]:
     """On a free port of this machine."""
     listeners = Listeners(application)  # type: ignore[arg-type]
-    await listeners.open_service(reserve("127.0.0.1", 0))
+    await listeners.open_port("service", reserve("127.0.0.1", 0))
     try:
         yield Address(port=urlsplit(listeners.open[0].address).port or 0)
     finally:

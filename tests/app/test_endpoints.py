@@ -122,7 +122,7 @@ async def test_busy_port_names_its_process(tmp_path: Path) -> None:
         ):
             await endpoints.open("two", EndpointWish(port=endpoint.port))
         service = reserve("127.0.0.1", 0)
-        await listeners.open_service(service)
+        await listeners.open_port("service", service)
         with pytest.raises(AlreadyOwned, match=rf"port {service.port} is in use by this daemon's service; choose"):
             await endpoints.open("two", EndpointWish(port=service.port))
         assert len(listeners.open) == 2
@@ -130,7 +130,7 @@ async def test_busy_port_names_its_process(tmp_path: Path) -> None:
 
 async def test_no_endpoint_port_needed_with_a_service(tmp_path: Path) -> None:
     async with opened(tmp_path) as (endpoints, listeners):
-        await listeners.open_service(reserve("127.0.0.1", 0))
+        await listeners.open_port("service", reserve("127.0.0.1", 0))
         assert await endpoints.open("one", EndpointWish()) is None
         assert await endpoints.open("two", EndpointWish(port=0)) is not None, "somebody asked for it"
         assert await endpoints.open("three", EndpointWish(prefix="x")) is not None

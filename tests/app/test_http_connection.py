@@ -62,7 +62,7 @@ class Client:
 @pytest.fixture
 async def listeners() -> AsyncIterator[Listeners]:
     listeners = Listeners(body_and_all)
-    await listeners.open_service(reserve("127.0.0.1", 0))
+    await listeners.open_port("service", reserve("127.0.0.1", 0))
     yield listeners
     await listeners.close()
 
@@ -184,7 +184,7 @@ async def refuse(_: Scope, __: Receive, send: Send) -> None:
 @asynccontextmanager
 async def served(application: ASGIApp) -> AsyncIterator[tuple[Listeners, Client]]:
     listeners = Listeners(application)
-    await listeners.open_service(reserve("127.0.0.1", 0))
+    await listeners.open_port("service", reserve("127.0.0.1", 0))
     reader, writer = await asyncio.open_connection("127.0.0.1", int(listeners.open[0].address.rpartition(":")[2]))
     yield listeners, Client(reader, writer)
     writer.close()
@@ -261,7 +261,7 @@ async def test_invalid_http_is_logged_once_outside_experiment_logs(
     caplog.handler.addFilter(lambda _: said_by.append(experiment_log.current.get()) or True)
     listeners = Listeners(body_and_all)
     token = experiment_log.current.set("exp1")  # its first job has the trial listener opened
-    await listeners.open_trial_listener(reserve("127.0.0.1", 0), body_and_all)
+    await listeners.open_port("trials", reserve("127.0.0.1", 0), body_and_all)
     experiment_log.current.reset(token)
     for _ in range(30):
         client = Client(*await asyncio.open_connection("127.0.0.1", listeners.open[0].port))
@@ -407,7 +407,7 @@ async def _answered_after_garbage(behind: bytes) -> bytes:
         answered.set()
 
     listeners = Listeners(slow)
-    await listeners.open_service(reserve("127.0.0.1", 0))
+    await listeners.open_port("service", reserve("127.0.0.1", 0))
     reader, writer = await asyncio.open_connection("127.0.0.1", int(listeners.open[0].address.rpartition(":")[2]))
     writer.write(GET + b"\r\n")
     await came.wait()
@@ -474,7 +474,7 @@ async def test_a_head_whose_body_takes_its_time_goes_alone() -> None:
 async def test_a_runner_keeps_its_connection_from_one_heartbeat_to_the_next() -> None:
     listeners = Listeners(body_and_all)
     reserved = reserve("127.0.0.1", 0)
-    await listeners.open_trial_listener(reserved, body_and_all)
+    await listeners.open_port("trials", reserved, body_and_all)
     _, writer = await asyncio.open_connection("127.0.0.1", reserved.port)
     await until(lambda: connections(listeners))
     (connection,) = connections(listeners)

@@ -56,7 +56,7 @@ async def test_a_port_is_opened_closed_and_opened_again(listeners: Listeners) ->
     reserved = reserve("127.0.0.1", 0)
     port = int(reserved.address.rpartition(":")[2])
     for _ in range(3):
-        await listeners.open_service(reserved)
+        await listeners.open_port("service", reserved)
         assert [(listener.kind, listener.address) for listener in listeners.open] == [
             ("service", f"http://127.0.0.1:{port}")
         ]
@@ -92,7 +92,7 @@ async def test_a_name_with_several_addresses_is_one_port(listeners: Listeners) -
     reserved = reserve("localhost", 0)
     ports = {each.getsockname()[1] for each in reserved.sockets}
     assert len(ports) == 1
-    await listeners.open_service(reserved)
+    await listeners.open_port("service", reserved)
     for each in reserved.sockets:
         host = f"[{each.getsockname()[0]}]" if each.family == socket.AF_INET6 else each.getsockname()[0]
         assert await _get(f"http://{host}:{next(iter(ports))}/")
@@ -133,7 +133,7 @@ async def test_a_request_under_way_is_undone_and_answered_before_the_end(caplog:
 
     reserved = reserve("127.0.0.1", 0)
     listeners = Listeners(works)
-    await listeners.open_service(reserved)
+    await listeners.open_port("service", reserved)
     async with httpx.AsyncClient(trust_env=False) as client:
         asking = asyncio.create_task(client.get(reserved.address))
         await begun.wait()
@@ -146,7 +146,7 @@ async def test_a_request_under_way_is_undone_and_answered_before_the_end(caplog:
 
 async def test_idle_connections_do_not_hold_the_end_up(listeners: Listeners) -> None:
     reserved = reserve("127.0.0.1", 0)
-    await listeners.open_service(reserved)
+    await listeners.open_port("service", reserved)
     async with httpx.AsyncClient(trust_env=False) as client:
         await client.get(reserved.address)
         assert await _timed(listeners.close()) < 0.45
@@ -154,7 +154,7 @@ async def test_idle_connections_do_not_hold_the_end_up(listeners: Listeners) -> 
 
 async def _open(application: App) -> tuple[Listeners, str]:
     listeners, reserved = Listeners(application), reserve("127.0.0.1", 0)
-    await listeners.open_service(reserved)
+    await listeners.open_port("service", reserved)
     return listeners, reserved.address
 
 

@@ -98,7 +98,7 @@ async def test_listener_is_open_while_an_experiment_needs_it(tmp_path: Path) -> 
 async def test_each_listener_has_its_own_application(tmp_path: Path) -> None:
     async with opened(tmp_path) as (listener, listeners):
         service = reserve("127.0.0.1", 0)
-        await listeners.open_service(service)
+        await listeners.open_port("service", service)
         await listener.open("exp1")
         assert (await answer_at(service.address), await answer_at(listener.url(""))) == ("service", "trials")
         await listener.close("exp1")
@@ -108,7 +108,7 @@ async def test_each_listener_has_its_own_application(tmp_path: Path) -> None:
 async def test_closing_ends_its_connections_and_no_other(tmp_path: Path) -> None:
     async with opened(tmp_path) as (listener, listeners), httpx.AsyncClient(trust_env=False) as client:
         service = reserve("127.0.0.1", 0)
-        await listeners.open_service(service)
+        await listeners.open_port("service", service)
         await listener.open("exp1")
         await client.get(service.address)
         await client.get(url := listener.url(""))

@@ -108,13 +108,12 @@ async def test_states_come_until_the_experiment_is_stopped(client: ManagerClient
 
 
 async def test_the_daemon(client: ManagerClient, world: World) -> None:
-    assert await to_thread(client.health) == await to_thread(client.ready) == {"status": "ok"}
     assert (await to_thread(client.daemon))["version"] == "1.2.3"
     await to_thread(lambda: client.stop_daemon(experiments=True))
     assert world.daemon_stops == [True]
     await world.lose_index()
     with pytest.raises(StoreUnavailable, match=r"index\.sqlite cannot be opened"):
-        await to_thread(client.ready)
+        await to_thread(client.experiments)
 
 
 async def test_refusals_are_domain_errors(client: ManagerClient, world: World) -> None:
@@ -149,7 +148,7 @@ async def test_a_listener_with_a_token(world: World, monkeypatch: pytest.MonkeyP
 async def test_unreachable_daemon(client: ManagerClient) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with pytest.raises(Unreachable, match="is it running"):
-            await to_thread(ManagerClient(Address(socket=f"{folder}/nothing")).health)
+            await to_thread(ManagerClient(Address(socket=f"{folder}/nothing")).daemon)
 
 
 def test_a_silent_daemon_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

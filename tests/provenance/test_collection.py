@@ -48,7 +48,7 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
-async def look(folder: Path, secrets: SecretTexts = _NO_SECRETS) -> repository.CodeState:
+async def look(folder: Path, secrets: SecretTexts = _NO_SECRETS) -> dict[str, Any]:
     return await repository.look(str(folder), os.environ, secrets)
 
 
@@ -58,15 +58,15 @@ async def test_commit_branch_and_diff_are_recorded(code: Path) -> None:
     (code / "new.py").write_text("unknown to git\n")
     (code / "ignored.env").write_text("PASSWORD=hunter22\n")
     found = await look(code)
-    assert (found.commit, found.branch, found.problem) == (git(code, "rev-parse", "HEAD"), "main", "")
-    assert "-print(1)\n+print(2)" in found.diff and not found.is_diff_cut
-    assert found.untracked == ("code/new.py",)
-    assert "hunter22" not in repr(found) + found.diff and "unknown to git" not in found.diff
+    assert (found["commit"], found["branch"], found["problem"]) == (git(code, "rev-parse", "HEAD"), "main", "")
+    assert "-print(1)\n+print(2)" in found["diff"] and not found["isDiffCut"]
+    assert found["untracked"] == ["code/new.py"]
+    assert "hunter22" not in repr(found) + found["diff"] and "unknown to git" not in found["diff"]
 
 
 async def test_recorded_diff_applies_to_the_commit(code: Path) -> None:
     (code / "trial.py").write_text("print(2)\n")
-    diff = (await look(code)).diff
+    diff = (await look(code))["diff"]
     git(code, "checkout", "--quiet", ".")
     (code / "changes.diff").write_text(diff)
     git(code, "apply", "changes.diff")
@@ -75,13 +75,13 @@ async def test_recorded_diff_applies_to_the_commit(code: Path) -> None:
 
 async def test_clean_repository_has_no_diff(code: Path) -> None:
     found = await look(code)
-    assert (found.diff, found.untracked, found.problem) == ("", (), "")
+    assert (found["diff"], found["untracked"], found["problem"]) == ("", [], "")
 
 
 async def test_long_diff_is_cut(code: Path) -> None:
     (code / "trial.py").write_text("x = 1\n" * 400_000)
     found = await look(code)
-    assert found.is_diff_cut and len(found.diff) <= repository.MOST_DIFF
+    assert found["isDiffCut"] and len(found["diff"]) <= repository.MOST_DIFF
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_long_diff_is_cut(code: Path) -> None:
 async def test_values_that_look_like_secrets_are_masked(code: Path, line: str) -> None:
     (code / "trial.py").write_text(line + "\n")
     found = await look(code)
-    assert "hunter22" not in found.diff and "***" in found.diff and found.masked_values == 1
+    assert "hunter22" not in found["diff"] and "***" in found["diff"] and found["maskedValues"] == 1
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_values_that_look_like_secrets_are_masked(code: Path, line: str) -
 async def test_spellings_of_secrets_are_masked(code: Path, line: str) -> None:
     (code / "trial.py").write_text(line + "\n")
     found = await look(code)
-    assert "hunter22" not in found.diff and "***" in found.diff and found.masked_values >= 1
+    assert "hunter22" not in found["diff"] and "***" in found["diff"] and found["maskedValues"] >= 1
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ async def test_long_diffs_are_masked_in_time() -> None:
 async def test_code_that_only_names_secrets_is_kept(code: Path) -> None:
     (code / "trial.py").write_text("token = tokenizer.next()\nkeys = sorted(tokens)\n")
     found = await look(code)
-    assert "+token = tokenizer.next()\n+keys = sorted(tokens)" in found.diff and found.masked_values == 0
+    assert "+token = tokenizer.next()\n+keys = sorted(tokens)" in found["diff"] and found["maskedValues"] == 0
 
 
 async def test_known_secrets_and_logins_are_masked(code: Path) -> None:
     (code / "trial.py").write_text("start('open sesame')\n")
     git(code, "remote", "add", "origin", "https://me:pass1234@example.org/code.git")
     found = await look(code, SecretTexts("open sesame"))
-    assert "open sesame" not in found.diff and "pass1234" not in found.remote
-    assert found.remote.endswith("example.org/code.git")
+    assert "open sesame" not in found["diff"] and "pass1234" not in found["remote"]
+    assert found["remote"].endswith("example.org/code.git")
 
 
 async def test_programs_of_the_repository_are_not_run(code: Path, tmp_path: Path) -> None:
@@ -158,29 +158,30 @@ async def test_programs_of_the_repository_are_not_run(code: Path, tmp_path: Path
         git(code, "config", name, str(program))
     mark.unlink(missing_ok=True)  # git itself, for the configuration
     (code / "trial.py").write_text("print(2)\n")
-    assert "+print(2)" in (await look(code)).diff
+    assert "+print(2)" in (await look(code))["diff"]
     assert not mark.exists()
 
 
 async def test_folder_without_git_says_so(tmp_path: Path) -> None:
     found = await look(tmp_path)
-    assert found.commit == "" and "no git repository" in found.problem
+    assert found["commit"] == "" and "no git repository" in found["problem"]
     found = await repository.look(str(tmp_path), {"PATH": "/nowhere"}, _NO_SECRETS)
-    assert "no program git" in found.problem
-    assert (await look(tmp_path / "missing")).problem
+    assert "no program git" in found["problem"]
+    assert (await look(tmp_path / "missing"))["problem"]
 
 
 async def test_repository_without_commits_says_so(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", ".")
-    assert "nothing has been committed" in (await look(tmp_path)).problem
+    assert "nothing has been committed" in (await look(tmp_path))["problem"]
 
 
 async def test_packages_are_those_of_the_python() -> None:
     found = await collection.look_at_python(sys.executable, os.environ)
-    assert found.version == ".".join(map(str, sys.version_info[:3])) and found.problem == ""
+    packages = {one["name"]: one["version"] for one in found["packages"]}
+    assert found["version"] == ".".join(map(str, sys.version_info[:3])) and found["problem"] == ""
     expected = {_plain(one.metadata["Name"]): one.version for one in metadata.distributions()}
-    assert {_plain(name) for name, _ in found.packages} >= set(expected)
-    assert dict(found.packages)["numpy"] == expected["numpy"]
+    assert {_plain(name) for name in packages} >= set(expected)
+    assert packages["numpy"] == expected["numpy"]
 
 
 def _plain(name: str) -> str:
@@ -193,7 +194,7 @@ async def test_program_that_is_no_python_says_so(tmp_path: Path, text: str) -> N
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(stat.S_IRWXU)
     found = await collection.look_at_python(str(program), os.environ)
-    assert found.packages == () and found.problem
+    assert found["packages"] == [] and found["problem"]
 
 
 async def test_command_that_hangs_is_ended(tmp_path: Path) -> None:

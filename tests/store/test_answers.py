@@ -18,13 +18,14 @@ from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import answers, jobs, metrics, trials
-from nni_manager.store.experiment.answers import TRIAL_ORDERS, Page
+from nni_manager.store.experiment.answers import TRIAL_ORDERS
 from nni_manager.store.experiment.metrics import OutboxPart
 from tests.store.life import add, add_with, end, final, intermediate, report, start
 
 pytestmark = pytest.mark.unit
 
-ALL = Page(limit=1000, offset=0)
+#: Rows of an answer: all of them.
+ALL = 1000
 
 
 def strict(text: str) -> Any:
@@ -32,8 +33,14 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
 
 
-def listed(connection: sqlite3.Connection, status: str | None = None, order: str = "sequence", page: Page = ALL) -> Any:
-    return strict(answers.trials(connection, status=status, order=order, page=page))
+def listed(
+    connection: sqlite3.Connection,
+    status: str | None = None,
+    order: str = "sequence",
+    limit: int = ALL,
+    offset: int = 0,
+) -> Any:
+    return strict(answers.trials(connection, status=status, order=order, limit=limit, offset=offset))
 
 
 def finished(connection: sqlite3.Connection, id: str, number: int, data: str, value: float | None) -> None:
@@ -54,7 +61,7 @@ def five(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 def test_empty_experiment(connection: sqlite3.Connection) -> None:
     assert listed(connection) == {"total": 0, "trials": []}
-    assert strict(answers.metrics(connection, trial_id=None, type=None, after=0, page=ALL)) == {"metrics": []}
+    assert strict(answers.metrics(connection, trial_id=None, type=None, after=0, limit=ALL)) == {"metrics": []}
     assert answers.counts(connection) == {}
     assert answers.best(connection, maximize=True) is None
 
@@ -178,7 +185,7 @@ def test_an_infinite_result_is_never_the_best_and_takes_no_place(connection: sql
     for maximize, first, order in ((True, "bbbbb", "-final"), (False, "ddddd", "final")):
         best = answers.best(connection, maximize=maximize)
         assert best is not None and best[0] == first
-        ranked = strict(answers.trials(connection, status="SUCCEEDED", order=order, page=ALL))["trials"]
+        ranked = strict(answers.trials(connection, status="SUCCEEDED", order=order, limit=ALL))["trials"]
         assert [trial["finalValue"] is None for trial in ranked] == [False, False, True, True, True]
 
 
@@ -319,13 +326,13 @@ def test_every_order_is_tested() -> None:
 
 @pytest.mark.parametrize(("limit", "offset", "ids"), [(2, 0, "ab"), (2, 3, "de"), (9, 4, "e"), (5, 5, ""), (0, 0, "")])
 def test_pages(five: sqlite3.Connection, limit: int, offset: int, ids: str) -> None:
-    found = listed(five, page=Page(limit=limit, offset=offset))
+    found = listed(five, limit=limit, offset=offset)
     assert found["total"] == 5
     assert "".join(trial["id"][0] for trial in found["trials"]) == ids
 
 
 def test_by_status(five: sqlite3.Connection) -> None:
-    found = listed(five, status="WAITING", page=Page(limit=0, offset=0))
+    found = listed(five, status="WAITING", limit=0, offset=0)
     assert found == {"total": 1, "trials": []}
     assert [trial["id"] for trial in listed(five, status="WAITING")["trials"]] == ["eeeee"]
     assert answers.counts(five) == {"SUCCEEDED": 4, "WAITING": 1}
@@ -340,8 +347,10 @@ def test_metrics_in_the_order_they_were_stored(connection: sqlite3.Connection) -
             connection, job, intermediate(number), ("final", data, {"default": 1}), ("intermediate", "NaN", math.nan)
         )
 
-    def find(trial_id: str | None = None, type: str | None = None, after: int = 0, page: Page = ALL) -> list[Any]:
-        text = answers.metrics(connection, trial_id=trial_id, type=type, after=after, page=page)
+    def find(
+        trial_id: str | None = None, type: str | None = None, after: int = 0, limit: int = ALL, offset: int = 0
+    ) -> list[Any]:
+        text = answers.metrics(connection, trial_id=trial_id, type=type, after=after, limit=limit, offset=offset)
         return strict(text)["metrics"]  # type: ignore[no-any-return]
 
     everything = find()
@@ -363,7 +372,7 @@ def test_metrics_in_the_order_they_were_stored(connection: sqlite3.Connection) -
     assert [m["id"] for m in find("bbbbb")] == [4, 5, 6]
     assert [m["id"] for m in find(type="FINAL")] == [2, 5]
     assert [m["id"] for m in find("aaaaa", "PERIODICAL", after=1)] == [3]
-    assert [m["id"] for m in find(page=Page(limit=2, offset=3))] == [4, 5]
+    assert [m["id"] for m in find(limit=2, offset=3)] == [4, 5]
 
 
 def test_the_best_is_a_number_of_a_trial_that_succeeded(five: sqlite3.Connection) -> None:
@@ -373,6 +382,17 @@ def test_the_best_is_a_number_of_a_trial_that_succeeded(five: sqlite3.Connection
     for maximize, id_ in ((True, "aaaaa"), (False, "ddddd")):
         best = answers.best(five, maximize=maximize)
         assert best is not None and best[0] == id_
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_the_best_is_found_without_looking_at_all_trials(five: sqlite3.Connection, maximize: bool) -> None:
+    asked: list[str] = []
+    five.set_trace_callback(asked.append)
+    answers.best(five, maximize=maximize)
+    five.set_trace_callback(None)
+    steps = [step for *_, step in five.execute(f"EXPLAIN QUERY PLAN {asked[0]}")]
+    assert steps[0] == "SEARCH trials USING INDEX trials_by_result (status=?)"
+    assert set(steps[1:]) <= {"USE TEMP B-TREE FOR RIGHT PART OF ORDER BY"}
 
 
 def test_oldest_of_equal_results_is_best(connection: sqlite3.Connection) -> None:

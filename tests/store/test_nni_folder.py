@@ -133,7 +133,7 @@ def test_an_experiment_with_its_trial(old: Old) -> None:
     entry = index.read_folder(old.folder)
     assert (entry.id, entry.name, entry.platform, entry.status) == ("oldexp", "old", "local", ExperimentStatus.STOPPED)
     assert (entry.created_ms, entry.ended_ms, entry.is_open) == (1000, 3000, False)
-    page = json.loads(answers.trials(connection, status=None, order="sequence", page=answers.Page(limit=9, offset=0)))
+    page = json.loads(answers.trials(connection, status=None, order="sequence", limit=9))
     (trial,) = page["trials"]
     assert (trial["id"], trial["status"], trial["sequenceId"]) == ("aB3dE", "SUCCEEDED", 0)
     assert (trial["createdMs"], trial["startedMs"], trial["endedMs"]) == (2000, 2001, 2004)

@@ -228,8 +228,7 @@ def test_new_container_on_fresh_files_starts_a_new_epoch(connection: sqlite3.Con
     assert send(connection, job, C, 0, 6).stored is metrics.Stored.NEW
     (found,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
     assert (found["containers"], found["epoch"]) == (3, 2)
-    page = answers.Page(limit=9, offset=0)
-    told = json.loads(answers.metrics(connection, trial_id="aaaaa", type=None, after=0, page=page))["metrics"]
+    told = json.loads(answers.metrics(connection, trial_id="aaaaa", type=None, after=0, limit=9))["metrics"]
     assert [metric["epoch"] for metric in told] == [0, 0, 1, 2]
 
 

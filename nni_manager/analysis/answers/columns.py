@@ -6,17 +6,17 @@ An `Axis` of a chart has the values of one of them.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.columns.column import Floats, Integers, ValueColumn
+from nni_manager.analysis.columns.column import Floats, ValueColumn
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
 from nni_manager.analysis.json_text import numbers, short
@@ -29,12 +29,12 @@ MOST_CHOICES = 50
 
 def answer(asked: Asked) -> dict[str, Any]:
     trials = asked.trials
-    counts = Counter(trials["status"].tolist())
+    counts = np.bincount(trials["status"], minlength=len(STATUSES)).tolist()
     names = dict.fromkeys((*trials.space, *trials.parameters.columns))
     return {
         "direction": trials.direction,
         "total": len(trials),
-        "statuses": {str(STATUSES[code]): count for code, count in sorted(counts.items())},
+        "statuses": {str(status): count for status, count in zip(STATUSES, counts, strict=True) if count},
         "keys": keys(trials),
         "parameters": [_parameter(trials, name) for name in names],
         "parametersLeftOut": len(trials.parameters.left_out),
@@ -101,7 +101,7 @@ def _parameter(trials: TrialSet, name: str) -> dict[str, Any]:
 _BINS = 24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Axis:
     """One parameter of all trials, the same for every filter."""
 
@@ -121,15 +121,15 @@ class Axis:
     def bins(self) -> int:
         return len(self.choices) if self.choices is not None else max(0, len(self.edges) - 1)
 
-    def bin_of(self, positions: Integers) -> Integers:
-        """The bin of each trial; -1: it has none."""
-        values = self.values[positions]
-        found = np.full(len(values), -1, np.int64)
-        usable = np.isfinite(values)
+    @cached_property
+    def bin(self) -> NDArray[np.int16]:
+        """By position: the bin of the trial; -1: it has none."""
+        found = np.full(len(self.values), -1, np.int16)
+        usable = np.isfinite(self.values)
         if self.choices is not None:
-            found[usable] = values[usable].astype(np.int64)
+            found[usable] = self.values[usable]
         elif self.bins:
-            inside = np.searchsorted(self.edges, values[usable], side="right") - 1
+            inside = np.searchsorted(self.edges, self.values[usable], side="right") - 1
             found[usable] = np.clip(inside, 0, self.bins - 1)
         return found
 

@@ -39,7 +39,7 @@ def answer(asked: Asked) -> dict[str, Any]:
     trials = asked.trials
     mask = selection.chosen(trials, asked.query)
     why = _drawn(asked, np.flatnonzero(mask))
-    others = np.setdiff1d(np.flatnonzero(mask & (trials["steps"] > 0)), list(why))
+    others = np.flatnonzero(mask & (trials["steps"] > 0) & ~selection.flags(trials, list(why)))
     chosen = {position: curve_of(asked, position) for position in why}
     curves = [_curve(asked, position, curve, why[position]) for position, curve in chosen.items() if len(curve.values)]
     not_numbers = sum(int((~np.isfinite(curve.values)).sum()) for curve in chosen.values())

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nni_manager.analysis import selection
 from nni_manager.analysis.answers import columns
@@ -28,6 +29,8 @@ from nni_manager.domain.errors import InvalidInput
 #: Parameters without a named one.
 _MOST_PARAMETERS = 6
 _MOST_POINTS = 200
+#: Quantiles of a bin.
+_SHARES = (0.1, 0.5, 0.9)
 
 
 def effect(asked: Asked) -> dict[str, Any]:
@@ -35,36 +38,42 @@ def effect(asked: Asked) -> dict[str, Any]:
     found, known = drawn(asked, provisional=False), current(asked)
     names = [query.parameter] if query.parameter else columns.names(trials, known.values, _MOST_PARAMETERS)
     shares = dict(known.values)
-    told = [_parameter(asked, columns.axis(trials, "parameter", name), found, shares.get(name)) for name in names]
+    axes, best = [columns.axis(trials, "parameter", name) for name in names], _best(asked, found)
+    told = [_parameter(asked, axis, found, best, shares.get(axis.name)) for axis in axes]
     return {"parameters": told, "importanceState": known.state, **found.counts(len(found.positions))}
 
 
-def _parameter(asked: Asked, axis: Axis, found: Drawn, share: float | None) -> dict[str, Any]:
+def _parameter(asked: Asked, axis: Axis, found: Drawn, best: Integers, share: float | None) -> dict[str, Any]:
     kind = "number" if axis.choices is None else "choice"
     head = {"name": axis.name, "kind": kind, "log": axis.log, "importance": share}
-    return {**head, "bins": _bins(asked, axis, found), "points": _points(asked, axis, found)}
+    return {**head, "bins": _bins(asked, axis, found), "points": _points(asked, axis, found, best)}
 
 
 def _bins(asked: Asked, axis: Axis, found: Drawn) -> list[dict[str, Any]]:
     """The bins that are not empty."""
     limits, is_better_high = axis.bin_limits(), selection.maximizes(asked.trials, asked.query)
     told = []
-    for bin, positions in groups(axis.bin_of(found.positions), found.positions):
-        values = found.values[positions]
-        low, middle, high = np.quantile(values, (0.1, 0.5, 0.9))
-        best = float(values.max() if is_better_high else values.min())
+    for bin, positions in groups(axis.bin[found.positions], found.positions):
+        values = np.sort(found.values[positions])
+        low, middle, high = np.interp(np.multiply(_SHARES, len(values) - 1), np.arange(len(values)), values)
+        best = float(values[-1 if is_better_high else 0])
         quantiles = {"median": short(float(middle)), "p10": short(float(low)), "p90": short(float(high))}
         told.append({**limits[bin], "count": len(values), **quantiles, "best": short(best)})
     return told
 
 
-def _points(asked: Asked, axis: Axis, found: Drawn) -> dict[str, Any]:
-    """The best hundredth of the trials, at least the top ones, and the selected ones."""
+def _best(asked: Asked, found: Drawn) -> Integers:
+    """The best hundredth of the trials, at least the top ones, and the selected ones that have a value."""
     trials, query = asked.trials, asked.query
     order = selection.ranks(trials, query).order
     chosen = order[flags(trials, found.positions)[order]]
     best = chosen[: min(_MOST_POINTS, max(query.top, len(chosen) // 100))]
-    drawn = np.flatnonzero(flags(trials, best, selected(asked)) & np.isfinite(axis.values) & np.isfinite(found.values))
+    return np.flatnonzero(flags(trials, best, selected(asked)) & np.isfinite(found.values))
+
+
+def _points(asked: Asked, axis: Axis, found: Drawn, best: Integers) -> dict[str, Any]:
+    """Those of the best that have the parameter."""
+    trials, drawn = asked.trials, best[np.isfinite(axis.values[best])]
     return {
         "number": plain(trials["number"][drawn]),
         "x": numbers(axis.values[drawn]),
@@ -76,7 +85,7 @@ def pair(asked: Asked) -> dict[str, Any]:
     """The cells that are not empty; ``rank`` is that of their median among the cells, from 0, the worst, to 1."""
     found = drawn(asked, provisional=False)
     first, second = _axes(asked)
-    i, j = first.bin_of(found.positions), second.bin_of(found.positions)
+    i, j = first.bin[found.positions], second.bin[found.positions]
     both = (i >= 0) & (j >= 0)
     places = i[both] * max(1, second.bins) + j[both]
     cells = [
@@ -152,7 +161,7 @@ def parallel(asked: Asked) -> dict[str, Any]:
 
 
 def _histogram(axis: Axis, positions: Integers) -> dict[str, Any]:
-    bins = axis.bin_of(positions)
+    bins = axis.bin[positions]
     return {"axis": axis.name, "counts": plain(np.bincount(bins[bins >= 0], minlength=axis.bins))}
 
 
@@ -175,7 +184,7 @@ def _sentence(found: Importance) -> str:
     return f"{METHOD} of {which} with a result; parameters that some of them lack are left out"
 
 
-def groups(bins: Integers, positions: Integers) -> Iterator[tuple[int, Integers]]:
+def groups(bins: NDArray[Any], positions: Integers) -> Iterator[tuple[int, Integers]]:
     """(bin, its positions) of the bins that are not empty, in their order; bin -1 is none."""
     order = np.argsort(bins, kind="stable")
     ordered = bins[order]

@@ -37,7 +37,7 @@ def page(asked: Asked) -> dict[str, Any]:
         "matching": len(order),
         "page": query.page,
         "pages": max(1, -(-len(order) // query.limit)),
-        "rows": rows(asked, list(shown)),
+        "rows": rows(asked, shown.tolist()),
     }
 
 
@@ -179,7 +179,7 @@ def _neighbours(asked: Asked, position: int) -> dict[str, int | None]:
     """The numbers of the trials before and after it, in the order of the query; null: it is the first, or the last."""
     mask = selection.chosen(asked.trials, asked.query)
     order = selection.in_order(asked.trials, asked.query, mask, asked.now_ms, lambda: places(asked))
-    at = np.flatnonzero(np.asarray(order, np.int64) == position)
+    at = np.flatnonzero(order == position)
     if not len(at):
         return {"previous": None, "next": None}
     before, after = int(at[0]) - 1, int(at[0]) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ T = TypeVar("T")
 #: Order of the status codes.
 STATUSES = tuple(TrialStatus)
 _CODES = {str(status): code for code, status in enumerate(STATUSES)}
-#: Parameter records that are parsed at once.
+#: Trials that are read at once.
 _BATCH = 2000
 #: Column → (type, value of a trial that has none).
 _NUMBERS: Mapping[str, tuple[type, float]] = {
@@ -112,8 +113,9 @@ class TrialSet:
         is_first = self._created_ms is None
         rows = trial_columns.all_trials(connection) if is_first else trial_columns.changed(connection, self._ended)
         self._created_ms, self._ended = head.created_ms, head.ended
-        positions = self._take(rows)
-        self.changed.update(() if is_first else positions)
+        while batch := rows.fetchmany(_BATCH):  # all at once would take memory, and longer
+            positions = self._take(batch)
+            self.changed.update(() if is_first else positions)
         if len(self) != head.trials:
             raise LookupError("trials are missing between two reads")
         self.version += 1
@@ -151,30 +153,30 @@ class TrialSet:
 
     def _take(self, rows: Sequence[Row]) -> list[int]:
         """Writes rows into the columns; returns their positions."""
-        if not rows:
-            return []
         columns = dict(zip(trial_columns.COLUMNS, zip(*rows, strict=True), strict=True))
         self._append_new(columns)
         positions = self.positions(columns["sequence_id"])
-        self["status"][positions] = [_CODES[status] for status in columns["status"]]
+        self["status"][positions] = list(map(_CODES.__getitem__, columns["status"]))
         for name, column in (("created", "created_ms"), ("started", "started_ms"), ("ended", "ended_ms")):
             self[name][positions] = np.array(columns[column], np.float64)
         self["steps"][positions] = columns["intermediates"]
         self["last"][positions] = np.array(columns["last_value"], np.float64)
         self["final"][positions] = np.array(columns["final_value"], np.float64)
         self["has_final"][positions] = np.array(columns["has_final"], np.bool_)
-        self["failure"][positions] = [self._failure(key) for key in columns["failure_key"]]
+        codes = {key: self._failure(key) for key in dict.fromkeys(columns["failure_key"])}
+        self["failure"][positions] = list(map(codes.__getitem__, columns["failure_key"]))
         self._take_reasons(positions, columns)
         self._take_objects(positions, columns["final_object"])
-        return list(map(int, positions))
+        found: list[int] = positions.tolist()
+        return found
 
     def _append_new(self, columns: Mapping[str, Sequence[Any]]) -> None:
         last, before = (int(self["number"][-1]) if self.ids else -1), len(self.ids)
-        new = [(number, id) for number, id in zip(columns["sequence_id"], columns["id"], strict=True) if number > last]
-        self.ids += [id for _, id in new]
+        known = bisect_right(columns["sequence_id"], last)
+        self.ids += columns["id"][known:]
         for column in self._columns.values():
             column.resize(len(self.ids))
-        self["number"][before:] = [number for number, _ in new]
+        self["number"][before:] = columns["sequence_id"][known:]
         self.metrics.resize(len(self.ids))
 
     def _failure(self, key: str) -> int:
@@ -187,12 +189,13 @@ class TrialSet:
 
     def _take_reasons(self, positions: NDArray[np.int64], columns: Mapping[str, Sequence[Any]]) -> None:
         names = ("reason", "message", "last_words", "wait_sentence")
-        told = zip(positions.tolist(), *(columns[name] for name in names), strict=True)
-        for position, reason, message, last_words, wait in told:
-            if wait or reason or message or last_words:
-                self.reasons[position] = wait or reason_in_words(reason, message, last_words)
-            else:
+        told = list(zip(*(columns[name] for name in names), strict=True))
+        if self.reasons:
+            for position in positions.tolist():
                 self.reasons.pop(position, None)
+        for place in np.flatnonzero(list(map(any, told))).tolist():
+            reason, message, last_words, wait = told[place]
+            self.reasons[int(positions[place])] = wait or reason_in_words(reason, message, last_words)
 
     def _take_objects(self, positions: NDArray[np.int64], texts: Sequence[str | None]) -> None:
         places = [place for place, text in enumerate(texts) if text is not None]

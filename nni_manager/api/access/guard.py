@@ -104,22 +104,7 @@ class Guard:
             answer = await self._begin_session(scope, body)
             await answer(scope, body.receive, _hardened(send))
             return
-        await self._pass_on(scope, body, _hardened(send))
-
-    async def _pass_on(self, scope: Scope, body: LimitedBody, send: Send) -> None:
-        started = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, body.receive, watched_send)
-        except BodyTooLarge as error:
-            if started:
-                raise
-            await _refusal(413, error.detail)(scope, body.receive, send)
+        await self._app(scope, body.receive, _hardened(send))
 
     def _refuse_length(self, scope: Scope) -> Response | None:
         """The refusal of a body with a Content-Length above the limit; None: it is not above."""
@@ -180,7 +165,7 @@ class Guard:
     def _log_in(self, scope: Scope, headers: Headers) -> Response:
         found = self._tokens.login(scope)
         if found is not None:
-            return self._session(scope, found.target, found.role)
+            return self._session(scope, *found)
         if login.wants_page(scope, headers):
             target = "/" if scope["path"] == SESSION_PATH else login.asked_for(scope)
             return login.form(scope.get("root_path", "") + SESSION_PATH, target)

@@ -7,7 +7,6 @@ import html
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
 
@@ -31,15 +30,6 @@ class Role(StrEnum):
     READER = "reader"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
-    """A GET with a token in ``?token=``."""
-
-    role: Role
-    #: The path, without the token, to go to.
-    target: str
-
-
 class Tokens:
     """The tokens of a listener, compared in constant time. `read_token`: shows all and changes nothing; empty: none."""
 
@@ -53,15 +43,15 @@ class Tokens:
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         return self.role(shown.strip()) if scheme.lower() == "bearer" else None
 
-    def login(self, scope: Scope) -> Login | None:
-        """The login of a GET with a right ``?token=``; None: no or a wrong token."""
+    def login(self, scope: Scope) -> tuple[str, Role] | None:
+        """(path to go to, without the token; role) of a GET with a right ``?token=``; None: no or a wrong token."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         role = self.role(dict(query).get("token", "")) if scope["method"] == "GET" else None
         if role is None:
             return None
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + quote(scope["path"]).lstrip("/")  # two slashes would lead to another host
-        return Login(role=role, target=f"{path}?{rest}" if rest else path)
+        return f"{path}?{rest}" if rest else path, role
 
     def role(self, shown: str) -> Role | None:
         """The role of a token; None: it is none of them."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, happened
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 
 log = logging.getLogger(__name__)
@@ -90,10 +90,7 @@ class PlaceholderProcesses:
 
     async def _does_daemon_end(self) -> bool:
         """Whether the daemon ends too: then the signal was not a request to stop the experiment."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_DAEMON_TOO_S):
-                await self._stopping.wait()
-        return self._stopping.is_set()
+        return await happened(self._stopping, asyncio.timeout(_DAEMON_TOO_S))
 
     async def _stop(self, id_: str) -> None:
         log.info("experiment %s is stopped: its process was terminated", id_, extra={"action": "stop"})

@@ -289,14 +289,14 @@ class _Routes:
 
     async def _last_results(self, attempt: AttemptReports, results: Json, end: Json) -> tuple[Json, ...]:
         """Stores the last results and the end in one commit."""
-        stretch = posts.stretch(results)
+        outbox, start, end_at, lines = posts.stretch(results)
         try:
             word = posts.exit_report(end)
         except InvalidInput:  # the end is invalid: the results are stored nevertheless
             return (await self._metrics(attempt, results),)
-        offset = await attempt.lines(stretch.outbox, stretch.start, stretch.end, stretch.lines, word)
+        offset = await attempt.lines(outbox, start, end_at, lines, word)
         taken = {"offset": offset}
-        return (taken, _orders(attempt, attempt.side.must_stop)) if offset >= stretch.end else (taken,)
+        return (taken, _orders(attempt, attempt.side.must_stop)) if offset >= end_at else (taken,)
 
     async def _status(self, attempt: AttemptReports, body: Json) -> Json:
         event = body.get("event")
@@ -308,12 +308,10 @@ class _Routes:
         raise InvalidInput("event: must be started or exited")
 
     async def _metrics(self, attempt: AttemptReports, body: Json) -> Json:
-        stretch = posts.stretch(body)
-        return {"offset": await attempt.lines(stretch.outbox, stretch.start, stretch.end, stretch.lines)}
+        return {"offset": await attempt.lines(*posts.stretch(body))}
 
     async def _log(self, attempt: AttemptReports, body: Json) -> Json:
-        piece = posts.piece(body)
-        return {"offset": await attempt.write_log(piece.file, piece.offset, piece.data, piece.source)}
+        return {"offset": await attempt.write_log(*posts.piece(body))}
 
     async def _heartbeat(self, attempt: AttemptReports, body: Json) -> Json:
         return _orders(attempt, attempt.must_stop(), everyS=HEARTBEAT_S)

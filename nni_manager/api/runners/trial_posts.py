@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.domain.errors import InvalidInput, TooBusy
@@ -26,26 +25,6 @@ _MOST = 2**53
 _MOST_TOGETHER = 16
 #: Most characters of a sentence about undelivered results.
 _SENTENCE_CHARACTERS = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostedLines:
-    """Complete lines of one outbox between two byte offsets."""
-
-    outbox: str
-    start: int
-    end: int
-    lines: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostedLog:
-    """Part of a log. `source`: the job's process that wrote it; empty: the reporting one."""
-
-    file: str
-    offset: int
-    data: bytes
-    source: str
 
 
 def parse(data: bytes) -> Json:
@@ -107,7 +86,7 @@ def started(body: Json) -> tuple[int | None, int | None]:
 
 def exit_report(body: Json) -> Json:
     """The stored fields of a runner's report of the end."""
-    exit_code, signal = _number(body, "exitCode"), _number(body, "signal")
+    exit_code, signal = _count(body, "exitCode"), _count(body, "signal")
     if exit_code is None and signal is None:
         raise InvalidInput("exitCode or signal: one of them must be given")
     return {
@@ -123,7 +102,8 @@ def exit_report(body: Json) -> Json:
     }
 
 
-def stretch(body: Json) -> PostedLines:
+def stretch(body: Json) -> tuple[str, int, int, list[str]]:
+    """Complete lines of one outbox between two byte offsets: (outbox, start, end, lines)."""
     lines = body.get("lines")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise InvalidInput("lines: must be a list of texts")
@@ -134,14 +114,13 @@ def stretch(body: Json) -> PostedLines:
     start, end = _required(body, "start"), _required(body, "end")
     if end - start < len(lines) or end < start:
         raise InvalidInput("end: must be behind start by a byte a line at least")
-    return PostedLines(outbox=outbox, start=start, end=end, lines=lines)
+    return outbox, start, end, lines
 
 
-def piece(body: Json) -> PostedLog:
-    data = _text(body, "data").encode()
-    return PostedLog(
-        file=_text(body, "file"), offset=_required(body, "offset"), data=data, source=_text(body, "source")
-    )
+def piece(body: Json) -> tuple[str, int, bytes, str]:
+    """A part of a log: (file, offset, data, the job's process that wrote it). The last is empty for the reporting
+    one."""
+    return _text(body, "file"), _required(body, "offset"), _text(body, "data").encode(), _text(body, "source")
 
 
 def _sizes(body: Json) -> dict[str, int]:
@@ -176,18 +155,11 @@ def _text(body: Json, name: str) -> str:
     return value
 
 
-def _number(body: Json, name: str, shown: str = "") -> int | None:
+def _count(body: Json, name: str, shown: str = "") -> int | None:
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not -_MOST < value < _MOST:
-        raise InvalidInput(f"{shown or name}: must be a whole number")
-    return value
-
-
-def _count(body: Json, name: str, shown: str = "") -> int | None:
-    value = _number(body, name, shown)
-    if value is not None and value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST:
         raise InvalidInput(f"{shown or name}: must be a whole number of at least 0")
     return value
 

@@ -22,6 +22,7 @@ from nni_manager.app.listening.ports import Reserved, http_address, reserve, res
 from nni_manager.config.settings import Settings
 from nni_manager.domain.endpoint import DEFAULT_PORT, Endpoint, EndpointWish
 from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniManagerError
+from nni_manager.platform_kit.tasks import ended
 
 #: Paths of NNI's own page, which users may have bookmarked; redirected to the page.
 _NNI_PAGES = ("/oview", "/detail", "/experiment")
@@ -285,15 +286,14 @@ class EndpointSockets:
         restoring = self._restoring.pop(experiment_id, None)
         self._problems.pop(experiment_id, None)
         if restoring is not None:
-            restoring.cancel()
-            await asyncio.wait({restoring})
+            await ended(restoring)
             self._mark_tried(experiment_id)
 
 
 async def _open_whole(listeners: Listeners, reserved: Reserved, application: ASGIApp) -> None:
     """Opens an endpoint; on failure the port is closed, as no record of it would remain."""
     try:
-        await listeners.open_endpoint(reserved, application)
+        await listeners.open_port("endpoint", reserved, application)
     except BaseException:
         await listeners.close_port(reserved)
         reserved.give_back()

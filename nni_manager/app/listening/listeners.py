@@ -13,7 +13,6 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -59,14 +58,6 @@ class _Control:
     server: asyncio.Server
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that does not handle signals."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 #: Seconds that an idle trial runner's connection is kept: longer than the heartbeat interval, so that heartbeats need
 #: no new TLS handshake.
 _TRIALS_KEEP_ALIVE_S = 15.0
@@ -95,7 +86,7 @@ class Listeners:
             server_header=False,
             ws="none",
         )
-        self._server = _Server(self._config)
+        self._server = uvicorn.Server(self._config)
         self._config.load()
         self._server.lifespan = self._config.lifespan_class(self._config)
         self._server.servers = []
@@ -134,21 +125,24 @@ class Listeners:
         except OSError:
             return False
 
-    async def open_service(self, reserved: Reserved) -> None:
-        """Opens the service's TCP port; connections made since it was reserved are served now."""
-        await self._open_port("service", reserved)
-
-    async def open_trial_listener(
-        self, reserved: Reserved, application: ASGIApp, tls: ssl.SSLContext | None = None
+    async def open_port(
+        self, kind: str, reserved: Reserved, application: ASGIApp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Opens a TCP port that serves `application` only."""
-        self._by_port[reserved.port] = application
-        await self._open_port("trials", reserved, tls, _TRIALS_KEEP_ALIVE_S)
-
-    async def open_endpoint(self, reserved: Reserved, application: ASGIApp) -> None:
-        """Opens an endpoint: a port with one experiment's page and API."""
-        self._by_port[reserved.port] = application
-        await self._open_port("endpoint", reserved)
+        """Opens a TCP port; connections made since it was reserved are served now. `kind`: of `Listener`;
+        `application`: what the port serves in place of the daemon's own."""
+        if application is not None:
+            self._by_port[reserved.port] = application
+        keep_alive_s = _TRIALS_KEEP_ALIVE_S if kind == "trials" else None
+        servers = self._servers.setdefault(reserved.port, [])
+        for each in reserved.sockets:
+            # in an empty context: log lines about clients would go to the log of the experiment that opened the port
+            opening = asyncio.create_task(
+                self._serve(each, tls, keep_alive_s), name="opening a port", context=contextvars.Context()
+            )
+            server = await opening
+            servers.append(server)
+            await self._add(server)
+        self._open.append(Listener(kind=kind, address=reserved.address))
 
     def exchange(self, reserved: Reserved, application: ASGIApp) -> None:
         """Makes an open port serve another application from now on."""
@@ -248,20 +242,6 @@ class Listeners:
         for connection in list(self._server.server_state.connections):
             if isinstance(connection, HttpConnection) and connection.is_too_slow(now_s):
                 connection.transport.close()
-
-    async def _open_port(
-        self, kind: str, reserved: Reserved, tls: ssl.SSLContext | None = None, keep_alive_s: float | None = None
-    ) -> None:
-        servers = self._servers.setdefault(reserved.port, [])
-        for each in reserved.sockets:
-            # in an empty context: log lines about clients would go to the log of the experiment that opened the port
-            opening = asyncio.create_task(
-                self._serve(each, tls, keep_alive_s), name="opening a port", context=contextvars.Context()
-            )
-            server = await opening
-            servers.append(server)
-            await self._add(server)
-        self._open.append(Listener(kind=kind, address=reserved.address))
 
     async def _serve(
         self, socket: socket.socket, tls: ssl.SSLContext | None, keep_alive_s: float | None

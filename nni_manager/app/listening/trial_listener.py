@@ -116,7 +116,7 @@ class TrialListenerSocket:
             await self._refresh_certificate()
             if self._reserved is None:
                 reserved = await self._reserve()
-                await listeners.open_trial_listener(reserved, application, self._tls.context if self._tls else None)
+                await listeners.open_port("trials", reserved, application, self._tls.context if self._tls else None)
                 self._reserved = reserved
                 log.info("trial listener on %s", reserved.address, extra={"action": "listener"})
                 if moved := self._moved():

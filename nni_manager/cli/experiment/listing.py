@@ -16,6 +16,7 @@ from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_i
 from nni_manager.client.formats import compact, direction, duration, moment, number, size
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.trial_status import ended
 from nni_manager.programs import pareto_set, progress
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -176,8 +177,8 @@ def _trials(experiment: dict[str, Any]) -> str:
     counts, total = experiment.get("counts"), experiment.get("maxTrialNumber")
     if counts is None:
         return ""
-    ended = progress.ended(counts)
-    return f"{ended} of {total}" if total is not None else str(ended)
+    done = ended(counts)
+    return f"{done} of {total}" if total is not None else str(done)
 
 
 def shown_status(experiment: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -
     source.note_foreign_names(path, FIRST_FORMAT)
     section = Section(raw, _FIELDS, path, source)
     for name in ("name", "className", "codeDirectory") if not source.stored else ():
-        section.judge(name, scalars.refuse_your_placeholders)
+        section.take(name, scalars.refuse_your_placeholders)
     if section.has("name") == section.has("className"):
         which = "both are set; keep one" if section.has("name") else "none is set"
         source.refuse(path, f"needs either name (a built-in {family.kind}) or className (your own); {which}")

@@ -69,14 +69,6 @@ class Section:
             self.refuse(name, str(error))
             return None
 
-    def judge(self, name: str, check: Callable[[object], None]) -> None:
-        """Refuses the field, where it is set, with the sentence that `check` raises as ValueError."""
-        if name in self._values:
-            try:
-                check(self._values[name])
-            except ValueError as error:
-                self.refuse(name, str(error))
-
     def require(self, name: str, advice: str) -> None:
         """Refuses the section when the field is missing, unless a misspelled key explains that."""
         if name not in self._values and name not in self._misspelled:

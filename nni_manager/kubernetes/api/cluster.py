@@ -129,22 +129,21 @@ class Cluster(Connection):
     async def create(self, resource: Resource, body: Object, query: Query = ()) -> Object:
         return await self.call("POST", resource.path(self.namespace), body=body, query=query)
 
-    async def find(self, resource: Resource, name: str) -> Object | None:
+    async def get(self, path: str, query: Query = ()) -> Object | None:
+        """What is there; None: there is nothing, or the cluster does not have its kind. Raises as `call`."""
         try:
-            return await self.call("GET", resource.path(self.namespace, name))
+            return await self.call("GET", path, query=query)
         except Refusal as refusal:
             if refusal.status == 404:
                 return None
             raise
 
+    async def find(self, resource: Resource, name: str) -> Object | None:
+        return await self.get(resource.path(self.namespace, name))
+
     async def list(self, resource: Resource, selector: str) -> list[Object]:
         """The objects with this label selector; a kind that the cluster does not have has no objects."""
-        try:
-            answer = await self.call("GET", resource.path(self.namespace), query=[("labelSelector", selector)])
-        except Refusal as refusal:
-            if refusal.status == 404:
-                return []
-            raise
+        answer = await self.get(resource.path(self.namespace), [("labelSelector", selector)]) or {}
         items: list[Object] = answer.get("items") or []
         return items
 
@@ -259,12 +258,7 @@ class Kind:
     async def find(self, cluster: Cluster) -> Resource | None:
         """The kind, in the wanted version if served, else in the cluster's preferred one; None: none. Raises
         Refusal."""
-        try:
-            group = await cluster.call("GET", f"/apis/{self.group}")
-        except Refusal as refusal:
-            if refusal.status == 404:
-                return None
-            raise
+        group = await cluster.get(f"/apis/{self.group}") or {}
         served = [str(one["version"]) for one in group.get("versions") or ()]
         preferred = str((group.get("preferredVersion") or {}).get("version") or "")
         for version in dict.fromkeys([self.version, preferred, *served]):

@@ -11,13 +11,12 @@ import logging
 import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
 from nni_manager.kubernetes.api.names import Resource
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, happened
 from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -185,9 +184,7 @@ class Informer:
         self._note(error)
         self._again.clear()
         wait_s = self._wait_s(error) * random.uniform(0.8, 1.2)  # noqa: S311
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._again.wait()
+        await happened(self._again, asyncio.timeout(wait_s))
 
     def _wait_s(self, error: PlatformError) -> float:
         now_s, wait_s = asyncio.get_running_loop().time(), self._failed.next_wait()

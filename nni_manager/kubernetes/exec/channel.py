@@ -25,7 +25,7 @@ from nni_manager.kubernetes.exec.channel_selection import Choices, told_channel
 from nni_manager.kubernetes.exec.stream import ExecFailed
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, happened
 from nni_manager.shared_storage import kept_logs, runner_folder
 from trial_runner import protocol
 
@@ -44,8 +44,8 @@ Record = Callable[[str], Awaitable[str]]
 
 
 class ExecChannel:
-    """The channel exec of one adapter, a `ResultReader`. `sends_code`: the image lacks it; `on_chosen`: hears what pods
-    have chosen."""
+    """The reading of one service's results through the channel exec. `sends_code`: the image lacks it; `on_chosen`:
+    hears what pods have chosen."""
 
     def __init__(
         self, host: Host, execute: Execute, record: Record, on_chosen: Callable[[str], None], *, sends_code: bool
@@ -61,14 +61,17 @@ class ExecChannel:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def follow(self, memory: JobMemory, attempt_directory: str) -> None:
+        """Begins to read a job's results; idempotent. `attempt_directory`: the folder to which its logs are copied."""
         if memory.name not in self._attempts:
             self._attempts[memory.name] = Attempt(self, memory, Path(attempt_directory))
 
     def notice(self, memory: JobMemory) -> None:
+        """Notes that a job's object or its pods have changed."""
         if memory.name in self._attempts:
             self._attempts[memory.name].news.set()
 
     def seen(self, memory: JobMemory, report: Observation) -> Observation:
+        """The report to give now: an end is held back until all results are read."""
         return report  # pods wait until they were read
 
     def forget(self, memory: JobMemory) -> None:
@@ -177,9 +180,7 @@ class Attempt:
         waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
         if not read and self._pushing() is not None:
             waits.append(max(_SHORTEST_WAIT_S, _SILENT_S - self._silence_s()))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(waits, default=None)):
-                await self.news.wait()
+        await happened(self.news, asyncio.timeout(min(waits, default=None)))
 
     def _is_read(self, pod: Object) -> bool:
         if self._choices.of_now(pod) == protocol.EXEC:

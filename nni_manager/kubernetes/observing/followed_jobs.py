@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, PlatformError, PlatformUnavailable
@@ -39,7 +38,13 @@ class FollowedJobs:
     cluster reports another."""
 
     def __init__(
-        self, kind: Kind, following: Following, reading: ResultReader | None, service: ClusterObjects, *, restarts: bool
+        self,
+        kind: Kind,
+        following: Following,
+        reading: ExecChannel | StorageChannel | None,
+        service: ClusterObjects,
+        *,
+        restarts: bool,
     ) -> None:
         self._kind = kind
         self._restarts = restarts
@@ -133,34 +138,19 @@ _PATIENCE_S = 2.0
 _COMMAND_S = 600.0
 
 
-class ResultReader(Protocol):
-    """The reading of one service's results."""
-
-    def follow(self, memory: JobMemory, attempt_directory: str) -> None:
-        """Begins to read a job's results; idempotent. `attempt_directory`: the folder to which its logs are copied."""
-
-    def notice(self, memory: JobMemory) -> None:
-        """Notes that a job's object or its pods have changed."""
-
-    def seen(self, memory: JobMemory, report: Observation) -> Observation:
-        """The report to give now: an end is held back until all results are read."""
-
-    def forget(self, memory: JobMemory) -> None:
-        """Stops reading a job's results. Quiet for a job that is not followed."""
-
-    async def close(self) -> None:
-        """Stops reading anything."""
-
-
-def reading(service: ClusterObjects, cluster: Cluster, host: Host, *, sends_code: bool) -> ResultReader | None:
+def reading(
+    service: ClusterObjects, cluster: Cluster, host: Host, *, sends_code: bool
+) -> ExecChannel | StorageChannel | None:
     """The reading of a service's results; None: runners post them."""
     if service.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
         run = partial(_execute, cluster)
         return ExecChannel(host, run, service.record, service.reach.note, sends_code=sends_code)
-    return _FromStorage(service, host) if service.storage is not None else None
+    return StorageChannel(service, host) if service.storage is not None else None
 
 
-class _FromStorage:
+class StorageChannel:
+    """The reading of results out of storage that is mounted here, with the methods of `ExecChannel`."""
+
     def __init__(self, service: ClusterObjects, host: Host) -> None:
         self._service = service
         self._pull = Pull(host)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol, cast
 
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
+from nni_manager.platform_kit.tasks import happened
 from trial_runner import protocol
 
 
@@ -131,9 +132,7 @@ async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Calla
     """
     while not lost.is_set():
         connection.has_spoken = False
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SILENCE_S):
-                await lost.wait()
+        await happened(lost, asyncio.timeout(SILENCE_S))
         # While we do not read, nothing can be heard.
         if not (connection.has_spoken or lost.is_set()) and connection.transport.is_reading():
             with suppress(PlatformError):  # a refusal was heard as well, and what was lost needs no answer

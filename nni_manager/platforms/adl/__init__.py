@@ -12,5 +12,5 @@ PLATFORM = PlatformDescription(
     summary="jobs of AdaptDL, on Kubernetes",
     extra="kubernetes",
     finds_left=True,
-    formats={"first": FIRST_FORMAT},
+    first_format=FIRST_FORMAT,
 )

@@ -16,12 +16,12 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from nni_manager.domain.errors import PlatformError
 from nni_manager.platform_kit.payload import write_private
+from nni_manager.platform_kit.tasks import happened
 from nni_manager.platforms.aml.assets import Blobs
 from trial_runner import protocol
 from trial_runner.wire.outbox_files import is_outbox
@@ -132,9 +132,7 @@ class Mirror:
             due = [name for name, attempt in self._attempts.items() if attempt.next_at <= now]
             await asyncio.gather(*map(self._look, due))
             next_at = min((attempt.next_at for attempt in self._attempts.values()), default=None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(next_at):
-                    await self._news.wait()
+            await happened(self._news, asyncio.timeout_at(next_at))
             self._news.clear()
 
     async def _look(self, job_name: str) -> None:

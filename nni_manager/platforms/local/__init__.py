@@ -10,5 +10,5 @@ PLATFORM = PlatformDescription(
     config=LocalConfig,
     adapter="nni_manager.platforms.local.platform:LocalPlatform",
     summary="processes on this machine; trials outlive the manager",
-    formats={"first": FIRST_FORMAT},
+    first_format=FIRST_FORMAT,
 )

@@ -11,5 +11,5 @@ PLATFORM = PlatformDescription(
     adapter="nni_manager.platforms.remote.platform:RemotePlatform",
     summary="machines reached by SSH",
     extra="ssh",
-    formats={"first": FIRST_FORMAT},
+    first_format=FIRST_FORMAT,
 )

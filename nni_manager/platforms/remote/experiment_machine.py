@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
@@ -17,7 +16,7 @@ from nni_manager.machines.waiting_queue import KeeperMachine
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machine_report import MachineReport
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, happened
 from nni_manager.platforms.remote import trial_python
 from nni_manager.platforms.remote.machine_jobs import JobLocations, MachineJobs
 from nni_manager.platforms.remote.shipping import leave_storage, ship, use_storage
@@ -142,9 +141,7 @@ class ExperimentMachine:
 
     async def _pause(self, backoff: Backoff) -> None:
         """Waits before the next try, which a person or another experiment may call for at once."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(backoff.next_wait()):
-                await self._renewed.wait()
+        await happened(self._renewed, asyncio.timeout(backoff.next_wait()))
 
     async def _work(self, lease: Lease[Machine], machine: Machine) -> None:
         """Follows the jobs there until other credentials come, or these are refused. Raises BadCredentials."""

@@ -45,24 +45,14 @@ async def look(
     Where one of several machines fails, the others do the work: that is a warning, but for a Python of another version.
     Raises OSError where the manager's own place cannot be read.
     """
-    look = _Look(await _manager(connections), python_version)
+    place = None if connections.place is None else await asyncio.to_thread(connections.place)
+    look = _Look(connections.identity, place, python_version)
     if shared is None:
         return _judged(await look.at_all(entries))
     here = await shared.preflight()
     async with shared.probe() as mark:
         look.storage = shared.program_elsewhere("look", mark)
         return [here, *_judged(await look.at_all(entries))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Manager:
-    identity: str
-    place: Place | None
-
-
-async def _manager(connections: Connections) -> _Manager:
-    place = None if connections.place is None else await asyncio.to_thread(connections.place)
-    return _Manager(connections.identity, place)
 
 
 def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
@@ -80,9 +70,11 @@ _FATAL = (Severity.WRONG, Severity.AWAY)
 
 @dataclass(slots=True)
 class _Look:
-    """What is looked for. `storage`: the text of a program that checks mounts there; empty: no storage is shared."""
+    """What is looked for. `identity`, `place`: the manager's; `storage`: the text of a program that checks mounts
+    there, empty: no storage is shared."""
 
-    manager: _Manager
+    identity: str
+    place: Place | None
     python_version: str
     storage: str = ""
 
@@ -93,7 +85,7 @@ class _Look:
         host = entry.address.host
         try:
             async with asyncio.timeout(_LOOK_S):
-                greeting, offset_s = await _ask(entry, self.manager, has_gpus=demand.count > 0)
+                greeting, offset_s = await self._ask(entry, has_gpus=demand.count > 0)
                 more = [finding async for finding in self._beside(entry)]
         except MachineFault as error:
             return [_finding(host, error.fault)]
@@ -101,6 +93,18 @@ class _Look:
             fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
             return [_finding(host, fault)]
         return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *more]
+
+    async def _ask(self, entry: Entry, *, has_gpus: bool) -> tuple[Greeting, float]:
+        async with logged_in(entry) as connection:
+            _, greeting = await arrive(
+                connection,
+                folder=f"{self.identity}/{entry.address.folder}",
+                python_path=entry.python_path,
+                look=True,
+                gpus=has_gpus,
+                place=self.place,
+            )
+            return greeting, greeting.now_ms / 1000 - time.time()
 
     async def _beside(self, entry: Entry) -> AsyncIterator[PreflightFinding]:
         """What is asked for by further logins, where it matters. Raises MachineFault."""
@@ -110,19 +114,6 @@ class _Look:
         if self.python_version and not entry.is_drained:
             found = await trial_python.ask(entry)
             yield found.finding(f"{host}: {_PYTHON}", self.python_version, trial_python.HOW)
-
-
-async def _ask(entry: Entry, manager: _Manager, *, has_gpus: bool) -> tuple[Greeting, float]:
-    async with logged_in(entry) as connection:
-        _, greeting = await arrive(
-            connection,
-            folder=f"{manager.identity}/{entry.address.folder}",
-            python_path=entry.python_path,
-            look=True,
-            gpus=has_gpus,
-            place=manager.place,
-        )
-        return greeting, greeting.now_ms / 1000 - time.time()
 
 
 def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[PreflightFinding]:

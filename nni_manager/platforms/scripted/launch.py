@@ -9,7 +9,6 @@ import logging
 import os
 import secrets
 import shlex
-import tarfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,8 @@ from nni_manager.platforms.scripted.machines import ENV_MACHINE, machine_name
 from nni_manager.platforms.scripted.states import NONE, PROCESS
 from nni_manager.shared_storage.storage_folders import packed
 from trial_runner import protocol
-from trial_runner.wire import removal
+from trial_runner.wire import code_archive, removal
+from trial_runner.wire.code_archive import BadArchive
 
 
 class Processes(KeeperJobs):
@@ -224,11 +224,9 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
     if target.exists():
         return
     removal.remove(str(draft))
-    draft.mkdir(mode=0o700)  # a code directory may be empty
     try:
-        with tarfile.open(code, "r:gz") as archive:
-            archive.extractall(draft, filter="tar")  # of our own making: modes and links are as they were
-    except tarfile.TarError as error:
+        code_archive.unpack(str(code), str(draft))
+    except BadArchive as error:
         raise SubmitRejected(
             f"the code archive {code} cannot be unpacked: {error}; create the experiment anew"
         ) from error

@@ -65,7 +65,7 @@ _CHECKPOINT = f"{protocol.CHECKPOINT_FOLDER}/"
 
 
 async def files(service: ExperimentCommands, id: str, trial_id: str, attempt: int) -> AttemptFiles:
-    """The names of all files that `file` finds; none begins with a dot."""
+    """The names of all files that `find` finds; none begins with a dot."""
     trials = str((await service.entry(id)).folder.trials)
     name = attempt_directory(trial_id, attempt)
     own, kept = await asyncio.to_thread(
@@ -73,7 +73,7 @@ async def files(service: ExperimentCommands, id: str, trial_id: str, attempt: in
     )
     here = tuple(dict.fromkeys([*own, *kept]))
     try:
-        of_job = await _of_job(service, id, trial_id, attempt)
+        of_job = await _of_job(service, id, trial_id, attempt, forgotten=True)
         there = () if of_job is None else await of_job[1].list_files(of_job[0])
     except (NotFound, PlatformUnavailable) as error:
         return AttemptFiles(here, why=str(error))
@@ -84,8 +84,14 @@ def _listed(trials: str, folder: str, prefix: str) -> list[str]:
     return [prefix + path.removeprefix(f"{folder}/") for path in foreign_files.listing(trials, folder).files]
 
 
-async def file(service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str) -> LogFile:
-    """A file that `files` names. Raises NotFound."""
+async def find(
+    service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str, *, forgotten: bool = False
+) -> LogFile:
+    """A file of an attempt; one that is not on this machine is looked for at the service of a job that it has, or with
+    `forgotten` had.
+
+    Raises NotFound, naming the file, where it is in neither place.
+    """
     trials, folder = (await service.entry(id)).folder.trials, attempt_directory(trial_id, attempt)
     places = [f"{folder}/{name}"]
     if name.startswith(_CHECKPOINT):
@@ -95,31 +101,14 @@ async def file(service: ExperimentCommands, id: str, trial_id: str, attempt: int
         with suppress(NotFound):
             await found.size()
             return found
-    of_job = await _of_job(service, id, trial_id, attempt)
+    of_job = await _of_job(service, id, trial_id, attempt, forgotten=forgotten)
     if of_job is None:
-        raise NotFound(f"there is no file {name!r} of attempt {attempt} of trial {trial_id}")
+        raise NotFound(f"there is no {name} yet, or it was removed")
     return _at_service(*of_job, name)
 
 
-async def find(service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str) -> LogFile:
-    """A file of an attempt; one that is not on this machine is looked for at the service of a job that it has.
-
-    Raises NotFound, naming the file, where it is in neither place.
-    """
-    folder = (await service.entry(id)).folder.trials
-    here = file_here(folder, f"{attempt_directory(trial_id, attempt)}/{name}")
-    try:
-        await here.size()
-    except NotFound:
-        of_job = await _of_job(service, id, trial_id, attempt, forgotten=False)
-        if of_job is None:
-            raise
-        return _at_service(*of_job, name)
-    return here
-
-
 async def _of_job(
-    service: ExperimentCommands, id: str, trial_id: str, attempt: int, *, forgotten: bool = True
+    service: ExperimentCommands, id: str, trial_id: str, attempt: int, *, forgotten: bool
 ) -> tuple[JobHandle, TrainingService] | None:
     """The job and its training service, where that reads files; None: unknown."""
     experiment = service.at_work(id)

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from nni_manager.config import admission, experiment_file
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.store.folder import Folder
 
 T = TypeVar("T")
@@ -51,9 +52,7 @@ class CodeArchive:
 
     async def close(self) -> None:
         """Stops packing; afterwards nothing is written to the folder."""
-        if self._packing is not None:
-            self._packing.cancel()
-            await asyncio.wait({self._packing})
+        await ended(self._packing)
 
 
 def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> CodeArchive:

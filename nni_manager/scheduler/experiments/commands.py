@@ -7,7 +7,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,6 @@ from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments import command_writes, experiment_folder, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
-from nni_manager.scheduler.experiments.leftovers import Ended
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import LeftOnService, ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
@@ -32,6 +31,7 @@ from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
 from nni_manager.scheduler.tensorboard.boards import TensorBoards
 from nni_manager.store import private, stored_config
 from nni_manager.store.experiment import experiments
+from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
@@ -241,8 +241,8 @@ class ExperimentCommands:
         self._supervisor.check_empty()
         return plans
 
-    async def clean(self, platforms: Collection[str]) -> Sequence[Ended]:
-        """Ends leftover jobs of closed experiments on these platforms, or on all."""
+    async def clean(self, platforms: Collection[str]) -> list[tuple[LeftoverJobs, str]]:
+        """Ends leftover jobs of closed experiments on these platforms, or on all; as `Leftovers.end`."""
         return await self._shared.leftovers.end(platforms)
 
     async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[LeftOnService]:
@@ -339,6 +339,11 @@ class ExperimentCommands:
     def at_work(self, id: str) -> OpenExperiment | None:
         """The open experiment; None: it is closed."""
         return self._supervisor.get(id)
+
+    def watch(self, id: str) -> AbstractContextManager[asyncio.Event]:
+        """A context with an event that is set by every change of an experiment; never set for a closed one."""
+        experiment = self.at_work(id)
+        return nullcontext(asyncio.Event()) if experiment is None else experiment.changes.watch()
 
     def is_open(self, id: str) -> bool:
         """Whether it is open or viewed, or failed to open, so that `stop` applies."""

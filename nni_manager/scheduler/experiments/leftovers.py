@@ -10,9 +10,9 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, Stor
 from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import TIME_LIMITS_S
-from nni_manager.scheduler.experiments.preflight import standalone_host
+from nni_manager.platform_kit.tasks import ended, happened
+from nni_manager.scheduler.experiments.preflight import asked, standalone_host
 from nni_manager.store import private, stored_config
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
@@ -38,15 +38,6 @@ log = logging.getLogger(__name__)
 MAY_STILL_RUN = "MAY_STILL_RUN"
 #: Seconds between two retries; the last one repeats.
 _LOOK_WAITS_S = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The result of one try."""
-
-    left: LeftoverJobs
-    #: Why they could not be ended; empty: they were.
-    trouble: str
 
 
 class Leftovers:
@@ -74,11 +65,7 @@ class Leftovers:
 
     async def close(self) -> None:
         """Cancels retries and calls; the next daemon continues."""
-        looking = () if self._looking is None else (self._looking,)
-        tasks = (*looking, *self._ending.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(self._looking, *self._ending.values())
 
     async def note(self, left: LeftoverJobs) -> None:
         """Notes jobs that may still run. Raises StoreUnavailable."""
@@ -100,27 +87,23 @@ class Leftovers:
             elif left.connection == connection and left.experiment_id not in self.at_work():
                 self._start(left)
 
-    async def end(self, platforms: Collection[str] = (), experiment_id: str = "") -> Sequence[Ended]:
-        """Tries to end leftovers of these platforms (empty: all) and of this experiment (empty: all)."""
+    async def end(self, platforms: Collection[str] = (), experiment_id: str = "") -> list[tuple[LeftoverJobs, str]]:
+        """Tries to end leftovers of these platforms (empty: all) and of this experiment (empty: all). Each with the
+        reason why it could not be ended; empty: it was."""
         chosen = [
             left
             for left in self._known.values()
             if (not platforms or left.platform in platforms) and experiment_id in ("", left.experiment_id)
         ]
-        troubles = await asyncio.gather(*map(self._end_now, chosen))
-        return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
+        return list(zip(chosen, await asyncio.gather(*map(self._end_now, chosen)), strict=True))
 
     async def end_deleted(self, entry: Entry, now_ms: int, *, may_have_jobs: bool) -> None:
         """Notes the possible leftovers of a deleted experiment, and tries to end them. Raises StoreUnavailable."""
-        sentence = "the experiment was deleted"
-        found = await asyncio.to_thread(jobs_of_closed, entry, now_ms, sentence) if may_have_jobs else []
-        for left in (*found, *await asyncio.to_thread(files_of, entry, now_ms, sentence)):
+        for left in await asyncio.to_thread(left_by_deleted, entry, now_ms, may_have_jobs=may_have_jobs):
             await self.note(left)
-        for ended in await self.end(experiment_id=entry.id):
-            if ended.trouble:
-                log.warning(
-                    "of experiment %s jobs may still run on %s: %s", entry.id, ended.left.service, ended.trouble
-                )
+        for left, trouble in await self.end(experiment_id=entry.id):
+            if trouble:
+                log.warning("of experiment %s jobs may still run on %s: %s", entry.id, left.service, trouble)
 
     async def _end_now(self, left: LeftoverJobs) -> str:
         """Tries once more after a running try that fails, which may have begun before the service was reachable."""
@@ -148,9 +131,7 @@ class Leftovers:
             self._noted.clear()
             self._looks = {key: self._looks.get(key) or _next_look(Backoff(_LOOK_WAITS_S)) for key in self._known}
             next_s = min((at_s for _, at_s in self._looks.values()), default=None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(next_s):
-                    await self._noted.wait()
+            await happened(self._noted, asyncio.timeout_at(next_s))
             now_s = asyncio.get_running_loop().time()
             due = [key for key, (_, at_s) in self._looks.items() if at_s <= now_s and key in self._known]
             await asyncio.gather(*(self._look_after(key) for key in due))
@@ -183,25 +164,13 @@ class Leftovers:
 
     async def _end(self, left: LeftoverJobs) -> str:
         """Tries to end the jobs; returns why it failed, or ''."""
-        limit_s = TIME_LIMITS_S["clean for good"]
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._clean(left)
-            await self.on_ended(left)
-            await self.forget(left.experiment_id, left.service)
-        except TimeoutError:
-            return f"{left.service}: no answer within {limit_s:.0f} s"
-        except NniManagerError as error:
-            return str(error)
-        except Exception as error:
-            log.exception("what %s left on %s", left.experiment_id, left.service, extra={"action": "barrier"})
-            return f"the platform's adapter failed: {error!r}"
-        log.info("what experiment %s left on %s is ended", left.experiment_id, left.service)
-        return ""
+        _, trouble = await asked("clean for good", left.service, self._clean(left))
+        if not trouble:
+            log.info("what experiment %s left on %s is ended", left.experiment_id, left.service)
+        return trouble
 
     async def _clean(self, left: LeftoverJobs) -> None:
-        service = PlatformSpec(name=left.platform, service=left.service, settings=left.section)
-        folder = self._folder / left.experiment_id
+        service, folder = _spec(left), self._folder / left.experiment_id
         host = standalone_host(
             left.experiment_id, left.service, folder, self._connections, storage_key=left.storage_key
         )
@@ -211,6 +180,8 @@ class Leftovers:
         except (ValueError, KeyError) as error:
             raise PlatformUnavailable(f"{left.service}: its section is not known any more") from error
         await platform.clean(left.job_names)
+        await self.on_ended(left)
+        await self.forget(left.experiment_id, left.service)
 
 
 def _next_look(backoff: Backoff) -> tuple[Backoff, float]:
@@ -239,21 +210,52 @@ def read_left_behind(
     folder: Folder,
     now_ms: int,
     *,
-    sentence: str = "",
-    running: bool = False,
-    decided: bool = False,
+    running: bool,
+    decided: bool,
 ) -> list[LeftoverJobs]:
     """Notes for jobs that are not forgotten, one per service. `running`: only jobs that may still run; `decided`: only
-    jobs of closed attempts.
+    jobs of closed attempts."""
+    return _notes(connection, folder, now_ms, jobs.left(connection, running=running, decided=decided))
 
-    `sentence`: why they could not be ended, if the store has no reason.
-    """
-    row = experiments.load(connection)
-    names = jobs.left(connection, running=running, decided=decided)
-    sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
-    values = _secrets(folder) if names else {}
+
+def left_by_deleted(entry: Entry, now_ms: int, *, may_have_jobs: bool) -> list[LeftoverJobs]:
+    """Notes for the jobs of a deleted experiment, and for files on services that keep more than jobs; for its jobs by
+    its id if the database cannot be read. Blocks."""
+    sentence = "the experiment was deleted"
+    try:
+        with closing(connect_readonly(entry.folder.require_database())) as connection:
+            names = jobs.left(connection, running=False) if may_have_jobs else {}
+            used = dict.fromkeys(jobs.services_used(connection), ())
+            found = _notes(connection, entry.folder, now_ms, used | names, sentence)
+        return [left for left in found if left.service in names or _leaves_files(left)]
+    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
+        log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
+    platforms = [one for one in entry.platform.split(",") if one]  # none are known of some that NNI made
+    if not platforms or not may_have_jobs:
+        return []
+    services = stored_config.services({"trainingService": [{"platform": one} for one in platforms]})
+    return [
+        _left(entry.id, service, {"platform": platform}, {}, (), sentence, now_ms)
+        for service, platform in zip(services, platforms, strict=True)
+    ]
+
+
+def _notes(
+    connection: sqlite3.Connection,
+    folder: Folder,
+    now_ms: int,
+    names: Mapping[str, tuple[str, ...]],
+    sentence: str = "",
+) -> list[LeftoverJobs]:
+    """A note for each service. `names`: of its jobs; `sentence`: why they could not be ended, if the store has no
+    reason."""
+    if not names:
+        return []
+    row, values = experiments.load(connection), _secrets(folder)
+    removed = {name: service.settings for name, service in services.load(connection).items()}
+    sections = removed | stored_config.services(json.loads(row.config))
     why = {name: "; ".join(sentences) for name, sentences in jobs.why_unreachable(connection).items()}
-    may_run = jobs.left(connection, running=True) if names else {}
+    may_run = jobs.left(connection, running=True)
     return [
         replace(
             _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms),
@@ -262,44 +264,6 @@ def read_left_behind(
         )
         for name, found in names.items()
     ]
-
-
-def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """Notes for the jobs of an experiment that cannot be opened; by its id if the database cannot be read. Blocks."""
-    try:
-        with closing(connect_readonly(entry.folder.require_database())) as connection:
-            return read_left_behind(connection, entry.folder, now_ms, sentence=sentence)
-    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
-        log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
-    platforms = [one for one in entry.platform.split(",") if one]  # none are known of some that NNI made
-    services = (
-        stored_config.services({"trainingService": [{"platform": one} for one in platforms]}) if platforms else ()
-    )
-    return [
-        _left(entry.id, service, {"platform": platform}, {}, (), sentence, now_ms)
-        for service, platform in zip(services, platforms, strict=True)
-    ]
-
-
-def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """Notes for files left on services that keep more than jobs. Blocks."""
-    try:
-        with closing(connect_readonly(entry.folder.require_database())) as connection:
-            row, used = experiments.load(connection), jobs.services_used(connection)
-            sections = _sections(connection, stored_config.services(json.loads(row.config)))
-            values, may_run = _secrets(entry.folder), jobs.left(connection, running=True)
-            return [
-                replace(
-                    _left(row.id, name, sections[name], values, (), sentence, now_ms),
-                    may_run=len(may_run.get(name, ())),
-                    storage_key=row.storage_key,
-                )
-                for name in used
-                if name in sections and _leaves_files(name, sections[name], values)
-            ]
-    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
-        log.warning("what experiment %s left cannot be looked for: %s", entry.id, error)
-        return []
 
 
 def _secrets(folder: Folder) -> Mapping[str, str]:
@@ -311,20 +275,17 @@ def _secrets(folder: Folder) -> Mapping[str, str]:
         return {}
 
 
-def _leaves_files(service: str, section: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    spec = PlatformSpec(name=str(section.get("platform", service)), service=service, settings=section)
+def _spec(left: LeftoverJobs) -> PlatformSpec:
+    return PlatformSpec(name=left.platform, service=left.service, settings=left.section)
+
+
+def _leaves_files(left: LeftoverJobs) -> bool:
+    spec = _spec(left)
     try:
         adapter = registry.adapter_of(spec)
-        return adapter.capabilities_for(credentials.adapter_config(spec, values)).leaves_files
+        return adapter.capabilities_for(credentials.adapter_config(spec, left.secrets)).leaves_files
     except (NniManagerError, ValueError, KeyError):
         return False
-
-
-def _sections(
-    connection: sqlite3.Connection, configured: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Mapping[str, Any]]:
-    """The sections of all services, removed ones included."""
-    return {name: row.settings for name, row in services.load(connection).items()} | dict(configured)
 
 
 def _left(

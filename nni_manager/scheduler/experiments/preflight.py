@@ -194,7 +194,7 @@ async def plan_jobs(submission: Submission, connections: Connections) -> Sequenc
         host = standalone_host(id, service.service, folder, connections, storage)
         trials = min(spec.trial_concurrency, service.trial_concurrency or spec.trial_concurrency)
         trials = trials if spec.max_trial_number is None else min(trials, spec.max_trial_number)
-        plan, trouble = await _asked("plan", service.service, _planned(service, secrets, host, trials))
+        plan, trouble = await asked("plan", service.service, _planned(service, secrets, host, trials))
         return ServicePlan(service=service.service, platform=service.name, trials=trials, plan=plan, trouble=trouble)
 
     return await asyncio.gather(*map(one, spec.platforms))
@@ -205,7 +205,7 @@ async def _planned(service: PlatformSpec, secrets: Mapping[str, str], host: Host
         return await platform.plan(trials)
 
 
-async def _asked(verb: str, service: str, asking: Awaitable[T]) -> tuple[T | None, str]:
+async def asked(verb: str, service: str, asking: Awaitable[T]) -> tuple[T | None, str]:
     """(an adapter's answer, why there is none); an error is told, not raised. `verb`: of `TIME_LIMITS_S`."""
     try:
         async with asyncio.timeout(TIME_LIMITS_S[verb]):
@@ -247,7 +247,7 @@ async def find_left(
         return await platform.find_left(at_work, remove)
 
     async def one(service: PlatformSpec) -> LeftOnService:
-        found, trouble = await _asked("clean for good", service.service, ask(service))
+        found, trouble = await asked("clean for good", service.service, ask(service))
         return LeftOnService(
             service=service.service,
             platform=service.name,

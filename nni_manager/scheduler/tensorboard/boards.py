@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.tensorboard.board import Board, connected_ports, free_port, is_free_port
 from nni_manager.scheduler.tensorboard.folders import TrialLogs
@@ -131,9 +132,7 @@ class TensorBoards:
     async def close(self) -> None:
         """Idempotent."""
         self._is_closed = True
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
+        await ended(self._watching)
         await asyncio.gather(*map(self.stop, list(self._boards.values())), *self._ending)
 
     # Helpers

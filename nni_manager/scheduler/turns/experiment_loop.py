@@ -15,6 +15,7 @@ from nni_manager.domain.clock import Clock, ClockSteps, apart_ms
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, LiveSpec
 from nni_manager.domain.service import LiveService, ServiceStatus
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState
 from nni_manager.scheduler.tuning.feed import TunerFeed
@@ -168,8 +169,7 @@ class ExperimentLoop:
 
     async def _shutdown(self, service: TrainingService, life: asyncio.Task[None]) -> None:
         await service.close()
-        life.cancel()
-        await asyncio.wait({life})
+        await ended(life)
         await self._services.forget_secrets()
         self._changed()
 

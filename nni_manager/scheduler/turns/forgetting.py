@@ -12,7 +12,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from nni_manager.domain.errors import NotFound, PlatformUnavailable
 from nni_manager.domain.evidence import RunnerExit, weigh
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle
+from nni_manager.platform_kit.payload import write_private
+from nni_manager.platform_kit.tasks import happened
 from nni_manager.scheduler.planning.decisions import Forget
 from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.store.experiment import jobs
@@ -138,7 +139,7 @@ class Forgetting:
     async def _run(self) -> None:
         while self._ready or self._unheard:
             if self._ready:
-                await self._until_closing(GATHER_S)
+                await happened(self._closing, asyncio.timeout(GATHER_S))
                 await self._forget_ready()
             else:
                 await self._wait()
@@ -150,19 +151,12 @@ class Forgetting:
             self._backoff.reset()
         elif not self._closing.is_set():
             self._ready = [*jobs, *self._ready]
-            await self._until_closing(self._backoff.next_wait())
-
-    async def _until_closing(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closing.wait()
+            await happened(self._closing, asyncio.timeout(self._backoff.next_wait()))
 
     async def _wait(self) -> None:
         """Waits for new jobs, or until the wait for a report ends."""
         self._news.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(min(until for _, until in self._unheard.values())):
-                await self._news.wait()
+        await happened(self._news, asyncio.timeout_at(min(until for _, until in self._unheard.values())))
         now = asyncio.get_running_loop().time()
         for name in [name for name, (_, until) in self._unheard.items() if until <= now]:
             self._be_ready(self._unheard.pop(name)[0])
@@ -217,7 +211,8 @@ async def keep_logs(trials: Path, handles: Sequence[JobHandle], read_file: ReadF
         for name in LOG_FILES:
             try:
                 data = await read_file(handle, name, -each, each)
-                await asyncio.to_thread(_write_log, trials / attempt_directory_of(handle.job_name), name, data[-each:])
+                kept = trials / attempt_directory_of(handle.job_name) / name
+                await asyncio.to_thread(write_private, kept, data[-each:])
             except NotFound:
                 continue
             except PlatformUnavailable:
@@ -229,16 +224,6 @@ async def keep_logs(trials: Path, handles: Sequence[JobHandle], read_file: ReadF
 def _without_logs(trials: Path, handles: Sequence[JobHandle]) -> list[JobHandle]:
     """The jobs without a local stdout file, which keeper and runner write first."""
     return [one for one in handles if not os.path.lexists(trials / attempt_directory_of(one.job_name) / STDOUT_FILE)]
-
-
-def _write_log(folder: Path, name: str, data: bytes) -> None:
-    """Writes a file atomically, without following a link at its path."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = folder / f".{name}.kept"
-    draft.unlink(missing_ok=True)
-    with open(draft, "xb") as file:
-        file.write(data)
-    draft.replace(folder / name)
 
 
 async def log_size(handle: JobHandle, name: str, read_file: ReadFile) -> int:

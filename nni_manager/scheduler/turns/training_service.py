@@ -20,6 +20,7 @@ from nni_manager.domain.experiment import Hold, HoldCode, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import LiveService, ServiceStatus, Wait, WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform
+from nni_manager.platform_kit.tasks import happened
 from nni_manager.scheduler.planning.snapshot import ServiceState
 from nni_manager.scheduler.turns import forgetting
 from nni_manager.scheduler.turns.forgetting import Forgetting, to_forget
@@ -238,11 +239,7 @@ class TrainingService:
             await leave(self.platform)
 
     async def _pause(self, seconds: float) -> None:
-        alarm = asyncio.get_running_loop().call_later(seconds, self._again.set)
-        try:
-            await self._again.wait()
-        finally:
-            alarm.cancel()
+        await happened(self._again, asyncio.timeout(seconds))
 
     async def _end_unaccounted(self) -> None:
         """Ends jobs of closed attempts that may still run, before new ones are submitted."""

@@ -5,20 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial_status import TrialStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """`limit` rows after skipping `offset`."""
-
-    limit: int
-    offset: int
-
 
 #: Whether a number is finite and present (the store has null for NaN); only such results are compared.
 _FINITE = "coalesce(abs({0}) < 1.8e308, 0)"
@@ -119,33 +109,26 @@ TRIAL_ORDERS = {
 }
 
 
-def trials(connection: sqlite3.Connection, *, status: str | None, order: str, page: Page) -> str:
-    """``{"total": n, "trials": […]}``; `order` is a key of `TRIAL_ORDERS`."""
+def trials(connection: sqlite3.Connection, *, status: str | None, order: str, limit: int, offset: int = 0) -> str:
+    """``{"total": n, "trials": […]}``, of these `limit` after skipping `offset`; `order` is a key of `TRIAL_ORDERS`."""
     where = "WHERE t.status = :status" if status else ""
     query = (
         f"SELECT json_object('total', (SELECT count(*) FROM trials t {where}),"
         " 'trials', json_group_array(json(trial))) FROM"
         f" (SELECT {TRIAL} AS trial FROM {TRIALS} {where} ORDER BY {TRIAL_ORDERS[order]} LIMIT :limit OFFSET :offset)"
     )
-    return _one(connection, query, status=status, limit=page.limit, offset=page.offset)
+    return _one(connection, query, status=status, limit=limit, offset=offset)
 
 
-class ChangedTrial(NamedTuple):
-    id: str
-    #: JSON on one line, as in the list.
-    text: str
-    #: Its end order (1 for the first to end); None: open.
-    end: int | None
-
-
-def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTrial]:
-    """Open trials, and those with an end order above `ended`, by sequence id."""
+def trials_since(connection: sqlite3.Connection, ended: int) -> list[tuple[str, str, int | None]]:
+    """(id, JSON on one line as in the list, end order or None) of open trials, and of those with an end order above
+    `ended`, by sequence id; the first to end has 1."""
     marks = ", ".join(f"'{status}'" for status in TrialStatus if not status.is_final)
     query = (
         f"SELECT t.id, {TRIAL}, t.end_order FROM {TRIALS} WHERE t.status IN ({marks}) OR t.end_order > ?"
         " ORDER BY t.sequence_id"
     )
-    return [ChangedTrial(*row) for row in connection.execute(query, (ended,))]
+    return connection.execute(query, (ended,)).fetchall()
 
 
 def trial(connection: sqlite3.Connection, id: str) -> str:
@@ -207,14 +190,17 @@ def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:
     return int(row[0])
 
 
-def metrics(connection: sqlite3.Connection, *, trial_id: str | None, type: str | None, after: int, page: Page) -> str:
-    """``{"metrics": […]}`` in the order they were stored; `after`: only those with a greater id."""
+def metrics(
+    connection: sqlite3.Connection, *, trial_id: str | None, type: str | None, after: int, limit: int, offset: int = 0
+) -> str:
+    """``{"metrics": […]}`` in the order they were stored, `limit` after skipping `offset`; `after`: only those with a
+    greater id."""
     query = (
         "SELECT json_object('metrics', json_group_array(json(metric))) FROM"
         f" (SELECT {_METRIC} AS metric FROM metrics m WHERE {_wanted_metrics(trial_id, type)}"
         " ORDER BY m.id LIMIT :limit OFFSET :offset)"
     )
-    return _one(connection, query, trial_id=trial_id, type=type, after=after, limit=page.limit, offset=page.offset)
+    return _one(connection, query, trial_id=trial_id, type=type, after=after, limit=limit, offset=offset)
 
 
 def metrics_since(

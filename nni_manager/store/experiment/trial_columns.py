@@ -37,7 +37,7 @@ COLUMNS = (
 )
 _SELECT = (
     "SELECT sequence_id, id, status, created_ms, started_ms, ended_ms, intermediates, last_value, final_value,"
-    " final_data IS NOT NULL, CASE WHEN ltrim(final_data) LIKE '{%' THEN final_data END, failure_key, reason, message,"
+    " final_data IS NOT NULL, CASE WHEN instr(final_data, '{') THEN final_data END, failure_key, reason, message,"
     " last_words, wait_sentence FROM trials"
 )
 
@@ -59,17 +59,17 @@ def head(connection: sqlite3.Connection) -> Head:
     return Head(*connection.execute(query).fetchone())
 
 
-def all_trials(connection: sqlite3.Connection) -> list[Row]:
+def all_trials(connection: sqlite3.Connection) -> sqlite3.Cursor:
     """All trials by number, as `COLUMNS`."""
-    return connection.execute(f"{_SELECT} ORDER BY sequence_id").fetchall()
+    return connection.execute(f"{_SELECT} ORDER BY sequence_id")
 
 
-def changed(connection: sqlite3.Connection, ended: int) -> list[Row]:
+def changed(connection: sqlite3.Connection, ended: int) -> sqlite3.Cursor:
     """Open trials, and those with an end order above `ended`, as `COLUMNS`. A trial that is opened again by a resume is
     open, or ends with a later order."""
     # the plus keeps SQLite from going through all trials in the order of that column's index
     query = f"{_SELECT} WHERE status IN ({_OPEN}) OR end_order > ? ORDER BY +sequence_id"
-    return connection.execute(query, (ended,)).fetchall()
+    return connection.execute(query, (ended,))
 
 
 def records(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, str]]:

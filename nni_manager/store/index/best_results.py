@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -46,14 +46,6 @@ def load_course(connection: sqlite3.Connection, *, maximizes: bool) -> tuple[flo
     with known.lock:
         _follow(connection, known, maximizes=maximizes)
         return _sampled(known)
-
-
-def course_of(values: Iterable[float], *, maximizes: bool) -> tuple[float, ...]:
-    """The same of finite results in the order of their ends."""
-    known = _KnownCourse()
-    for value in values:
-        known.add(value, maximizes=maximizes)
-    return _sampled(known)
 
 
 @lru_cache(maxsize=64)

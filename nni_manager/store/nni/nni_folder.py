@@ -6,13 +6,10 @@ NNI ended wait for `resume`, as after a stop.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import shutil
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -20,14 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
-from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.trial_status import TrialStatus
-from nni_manager.store import private, stored_config
-from nni_manager.store.connection import classified, connect, connect_readonly
+from nni_manager.store import private
+from nni_manager.store.connection import classifying, connect, connect_readonly
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import best_results
-from nni_manager.store.index.list_summary import Best, ListSummary
-from nni_manager.store.migrate import migrate
+from nni_manager.store.index import list_summary
+from nni_manager.store.migrate import lay_out, migrate
 from nni_manager.store.nni import nni_history
 from nni_manager.store.nni.nni_history import NniExperiment, NniHead, NniMetric, NniTrial
 from nni_manager.store.private import Kept
@@ -49,22 +43,15 @@ def roll_back(database: Path) -> None:
     Raises StoreError."""
     if not database.with_name(f"{database.name}-journal").exists():
         return
-    try:
-        with closing(sqlite3.connect(database, timeout=1)) as connection:
-            connection.execute(
-                "SELECT count(*) FROM sqlite_master"
-            ).fetchone()  # a writable connection rolls back when it reads
-    except sqlite3.DatabaseError as error:
-        raise classified(database, error) from error
+    with classifying(database), closing(sqlite3.connect(database, timeout=1)) as connection:
+        # a writable connection rolls back when it reads
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
 def is_made_by_nni(database: Path) -> bool:
     """Whether a database has NNI's tables and not ours. Raises StoreError if it cannot be read."""
-    with closing(connect_readonly(database)) as connection:
-        try:
-            names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        except sqlite3.DatabaseError as error:
-            raise classified(database, error) from error
+    with classifying(database), closing(connect_readonly(database)) as connection:
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return {"TrialJobEvent", "MetricData", "ExperimentProfile"} <= names and "experiment" not in names
 
 
@@ -77,42 +64,15 @@ def read_head(database: Path) -> NniHead:
 
 
 def read_results(database: Path) -> str:
-    """The results for lists, as `list_summary` writes them; empty: unreadable records. Raises StoreError."""
+    """The results for lists, of the database that the folder will have once it is converted; empty: unreadable
+    records. Raises StoreError."""
     try:
-        return _summary_of(_read(database, nni_history.read)).text()
-    except (ValueError, KeyError, TypeError):
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            lay_out(connection, "experiment")
+            _write(connection, _read(database, nni_history.read), "", "")
+            return list_summary.text_of(connection)
+    except (ValueError, KeyError, TypeError, sqlite3.DatabaseError):
         return ""
-
-
-def _summary_of(experiment: NniExperiment) -> ListSummary:
-    """The summary, equal to the one after the folder is converted."""
-    config = json.loads(experiment.params)
-    maximizes = stored_config.maximizes(config)
-    results = [value for trial in experiment.trials if (value := _result(trial)) is not None]
-    return ListSummary(
-        counts=dict(Counter(trial.status for trial in experiment.trials)),
-        trials_made=experiment.next_sequence_id,
-        max_trial_number=config.get("maxTrialNumber"),
-        optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
-        best=_best(experiment.trials, maximizes=maximizes),
-        course=best_results.course_of(results, maximizes=maximizes),
-        exec_ms=experiment.exec_ms,
-    )
-
-
-def _best(trials: tuple[NniTrial, ...], *, maximizes: bool) -> Best | None:
-    found = [(value, trial) for trial in trials if (value := _result(trial)) is not None]
-    if not found:
-        return None
-    sign = -1 if maximizes else 1
-    value, trial = min(found, key=lambda one: (sign * one[0], one[1].sequence_id))
-    return Best(trial_id=trial.id, value=value, parameters=trial.parameters.values)
-
-
-def _result(trial: NniTrial) -> float | None:
-    value = trial.final.value if trial.final is not None else None
-    is_result = trial.status is TrialStatus.SUCCEEDED and value is not None and math.isfinite(value)
-    return value if is_result else None
 
 
 def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
@@ -189,11 +149,8 @@ def _user(database: Path) -> str | None:
 
 
 def _read(database: Path, read: Callable[[sqlite3.Connection], T | None]) -> T:
-    with closing(connect_readonly(database)) as connection:
-        try:
-            found = read(connection)
-        except sqlite3.DatabaseError as error:
-            raise classified(database, error) from error
+    with classifying(database), closing(connect_readonly(database)) as connection:
+        found = read(connection)
     if found is None:
         raise StoreCorrupt(f"the database {database} holds no experiment; NNI had not begun it")
     return found

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
-from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus, ended
 from nni_manager.scheduler.changes import Changes
 from nni_manager.store import stored_config
 from nni_manager.store.connection import Connection
@@ -101,8 +101,7 @@ class ListedExperiment:
 
     @property
     def ended(self) -> int:
-        counts = self.summary.counts if self.summary else {}
-        return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)
+        return ended(self.summary.counts) if self.summary else 0
 
     @property
     def of(self) -> int:

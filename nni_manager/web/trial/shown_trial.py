@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
 
+from nni_manager.analysis.flattened import flat
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.trial import reason_in_words
@@ -166,7 +167,8 @@ def ordinal(number: int) -> str:
 
 
 def _parameters(values: object, percentiles: Mapping[str, float]) -> Iterator[ShownParameter]:
-    for name, value in flattened(values):
+    named = flat(values) if isinstance(values, dict) else {"": values}
+    for name, value in named.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         share = percentiles.get(name) if is_number else None
         whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -198,26 +200,6 @@ def how_it_ended(attempt: Mapping[str, Any]) -> str:
     code = f"exit code {exit_code}" if exit_code is not None else f"signal {signal}" if signal is not None else ""
     words = [code, attempt["cause"] or "", attempt["reason"], attempt["message"]]
     return ", ".join(dict.fromkeys(word for word in words if word))
-
-
-def flattened(values: object) -> Iterator[tuple[str, object]]:
-    """(name, value) pairs in order. A nested one has its parents' names before its own, with dots, as the columns of
-    the trials' table; a branch's value is its ``_name``. A value that is no mapping has the name ""."""
-    if isinstance(values, Mapping):
-        for name, value in values.items():
-            yield from _named(str(name), value)
-    else:
-        yield "", values
-
-
-def _named(name: str, value: object) -> Iterator[tuple[str, object]]:
-    if not isinstance(value, Mapping) or "_name" not in value:
-        yield name, value
-        return
-    yield name, value["_name"]
-    for inner, below in value.items():
-        if inner != "_name":
-            yield from _named(f"{name}.{inner}", below)
 
 
 def shown_value(value: object) -> str:
