@@ -13,7 +13,7 @@ UPGRADE ?= --upgrade
 LOCK = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
 # All that a user may install, for `lowest`.
-PRODUCT := ssh kubernetes azure dlc gp testing
+PRODUCT := ssh kubernetes azure dlc gp programs testing
 LOWEST_PYTHON ?= python3.11
 # What makes images, for `dist`, and what it is told besides.
 ENGINE ?= docker

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, BrowserContext, Error, Expect, Locator, Page, Request, Response
+from playwright.async_api import Browser, Expect, Locator, Page, Request, Response
+
+from tests.browser.shared_page import opened
 
 #: Where the page asks for fonts and icons, which it does without as well.
 FONTS = "cdn.office.net"
@@ -158,15 +160,14 @@ class NniPage:
 @asynccontextmanager
 async def nni_page(browser: Browser, url: str, shots: Path) -> AsyncIterator[NniPage]:
     """Raises AssertionError in the end when anything failed meanwhile that was not to fail."""
-    context = await browser.new_context(viewport={"width": 1500, "height": 1000})
-    page = NniPage(await context.new_page(), url, shots)
-    troubles = _watch(context, page)
-    yield page
-    await context.close()
+    async with opened(browser, viewport={"width": 1500, "height": 1000}) as window:
+        page = NniPage(window, url, shots)
+        troubles = _watch(page)
+        yield page
     assert troubles == []
 
 
-def _watch(context: BrowserContext, page: NniPage) -> list[str]:
+def _watch(page: NniPage) -> list[str]:
     """What goes wrong from now on. That requests are given up when a page is left is not wrong."""
     troubles: list[str] = []
 
@@ -183,14 +184,15 @@ def _watch(context: BrowserContext, page: NniPage) -> list[str]:
         if request.failure != "net::ERR_ABORTED":
             note(request.url, f"{request.method} {request.failure}")
 
-    def erred(error: Error) -> None:
-        troubles.append(f"not caught: {error.message}")
+    def heard(window: Page) -> None:
+        window.on("request", page.called)
+        window.on("response", responded)
+        window.on("requestfailed", failed)
+        window.on("pageerror", lambda error: troubles.append(f"not caught: {error.message}"))
+        window.on("console", lambda message: _hear(message.type, message.location["url"], message.text, page, note))
 
-    context.on("request", page.called)
-    context.on("response", responded)
-    context.on("requestfailed", failed)
-    context.on("weberror", lambda error: erred(error.error))
-    context.on("console", lambda message: _hear(message.type, message.location["url"], message.text, page, note))
+    heard(page.page)
+    page.page.on("popup", heard)
     return troubles
 
 

@@ -5,6 +5,7 @@ NNI's manager serves both; ours serves the API and the logs, so everything else 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from tests.api.listeners import tcp_listener
+from tests.browser.shared_page import Stage
 
 #: Headers of one connection, which a proxy does not pass on.
 _OWN_HEADERS = ("connection", "content-length", "host", "keep-alive", "origin", "transfer-encoding")
@@ -27,12 +28,13 @@ def static_files(python: Path) -> Path:
 
 
 @asynccontextmanager
-async def front(static: Path, endpoint: str) -> AsyncIterator[str]:
-    """The page's address, below the same prefix as the endpoint; `endpoint`: its address, which ends in ``/``."""
+async def front(static: Path, stage: tuple[Stage, str], endpoint: str) -> AsyncIterator[str]:
+    """The page's address, below the prefix of the endpoint. `stage`: what answers for all tests at one address, which
+    is beside it; `endpoint`: its address, which ends in ``/``."""
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         application = _Front(static, httpx.URL(endpoint), client)
-        async with tcp_listener(application) as address:
-            yield f"http://127.0.0.1:{address.port}{application.prefix}/"
+        async with stage[0].play(application, asyncio.Event()):
+            yield f"{stage[1]}{application.prefix}/"
 
 
 class _Front:

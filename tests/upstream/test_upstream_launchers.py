@@ -28,7 +28,7 @@ searchSpace: {C: {_type: loguniform, _value: [0.01, 100]}, kernel: {_type: choic
 trialCommand: python3 trial.py
 trialCodeDirectory: .
 trialConcurrency: 2
-maxTrialNumber: 4
+maxTrialNumber: 3
 tuner: {name: TPE, classArgs: {optimize_mode: maximize}}
 trainingService: {platform: local}
 """
@@ -36,7 +36,7 @@ V1 = """
 authorName: me
 experimentName: first format
 trialConcurrency: 2
-maxTrialNum: 4
+maxTrialNum: 3
 trainingServicePlatform: local
 searchSpacePath: space.json
 useAnnotation: false

@@ -8,8 +8,9 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from playwright.async_api import Browser
 
 from tests.browser.conftest import browser as browser  # a fixture
 from tests.browser.conftest import stage as stage  # which it needs
+from tests.browser.shared_page import Stage
 from tests.live_daemon import Daemon, running_daemon
 from tests.upstream.page_driver import NniPage, expect, nni_page
 from tests.upstream.page_front import front, static_files
@@ -58,6 +60,10 @@ echo '{"type": "intermediate", "value": 0.875}' >> "$NNI_OUTBOX"
 exec sleep 1000
 """
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "batch": {"_type": "choice", "_value": [16, 32]}}
+
+
+#: The page's address while it is open, by the address of an endpoint.
+Fronts = Callable[[str], AbstractAsyncContextManager[str]]
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 @asynccontextmanager
-async def site(daemon: Daemon, browser: Browser, static: Path, prefix: str = "", **fields: Any) -> AsyncIterator[Site]:
+async def site(
+    daemon: Daemon, browser: Browser, fronts: Fronts, prefix: str = "", **fields: Any
+) -> AsyncIterator[Site]:
     """Where an experiment was just created; it is stopped in the end."""
     folder = _folder(daemon)
     endpoint = {"port": 0, "urlPrefix": prefix}
@@ -122,7 +130,7 @@ async def site(daemon: Daemon, browser: Browser, static: Path, prefix: str = "",
         "endpoint": endpoint,
     }
     id_ = (await asyncio.to_thread(daemon.call, "POST", "/experiments", json=body))["id"]
-    async with looked_at(daemon, browser, static, id_, folder) as found:
+    async with looked_at(daemon, browser, fronts, id_, folder) as found:
         yield found
     await asyncio.to_thread(daemon.call, "POST", f"/experiments/{id_}/stop")
 
@@ -133,9 +141,9 @@ def _folder(daemon: Daemon) -> Path:
 
 
 @asynccontextmanager
-async def looked_at(daemon: Daemon, browser: Browser, static: Path, id_: str, folder: Path) -> AsyncIterator[Site]:
+async def looked_at(daemon: Daemon, browser: Browser, fronts: Fronts, id_: str, folder: Path) -> AsyncIterator[Site]:
     endpoint = (await asyncio.to_thread(daemon.status, id_))["endpoint"]["url"]
-    async with front(static, endpoint) as url, nni_page(browser, url, folder / "shots") as page:
+    async with fronts(endpoint) as url, nni_page(browser, url, folder / "shots") as page:
         yield Site(daemon, id_, endpoint, folder / "gate", page)
 
 
@@ -158,8 +166,8 @@ def _config(daemon: Daemon, folder: Path, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def static(nni3: Path) -> Path:
-    return static_files(nni3)
+def fronts(nni3: Path, stage: tuple[Stage, str]) -> Fronts:
+    return partial(front, static_files(nni3), stage)
 
 
 async def begun(site: Site) -> None:
@@ -167,8 +175,8 @@ async def begun(site: Site) -> None:
     await site.counts(SUCCEEDED=4, FAILED=1, RUNNING=2)
 
 
-async def test_overview_shows_the_experiment(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static, "my/pre") as found:
+async def test_overview_shows_the_experiment(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -204,8 +212,8 @@ async def _check_head(site: Site) -> None:
     assert await numbers.all_inner_texts() == ["60", "20", "2"]
 
 
-async def test_charts_show_every_trial(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static) as found:
+async def test_charts_show_every_trial(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts) as found:
         await begun(found)
         page = found.page
         await page.open("detail")
@@ -243,8 +251,8 @@ async def _full_lines(page: Any) -> dict[str, list[float]]:
     return lines
 
 
-async def test_table_shows_every_trial(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static, "my/pre") as found:
+async def test_table_shows_every_trial(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open("detail")
@@ -297,8 +305,8 @@ async def _check_comparison(site: Site, trials: list[dict[str, Any]]) -> None:
     await page.button("Close popup modal").click()
 
 
-async def test_trials_are_killed_and_added(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static, maxTrialNumber=9) as found:
+async def test_trials_are_killed_and_added(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts, maxTrialNumber=9) as found:
         await begun(found)
         page, trials = found.page, await found.trials()
         await page.open("detail")
@@ -332,8 +340,8 @@ async def _add_like(site: Site, trial: dict[str, Any]) -> None:
     await page.button("OK").click()
 
 
-async def test_missing_tensorboard_is_told(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static) as found:
+async def test_missing_tensorboard_is_told(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts) as found:
         await begun(found)
         page = found.page
         page.refused.add("POST tensorboard")
@@ -344,8 +352,8 @@ async def test_missing_tensorboard_is_told(shared: Daemon, browser: Browser, sta
         await page.close()
 
 
-async def test_limits_are_changed(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static, "my/pre") as found:
+async def test_limits_are_changed(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -367,8 +375,8 @@ async def test_limits_are_changed(shared: Daemon, browser: Browser, static: Path
         await page.shoot("refused")
 
 
-async def test_panels_show_config_and_logs(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static, "my/pre") as found:
+async def test_panels_show_config_and_logs(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts, "my/pre") as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -396,8 +404,8 @@ async def test_panels_show_config_and_logs(shared: Daemon, browser: Browser, sta
         assert "Loading" not in manager and (await found.trials())[0]["id"] in (log / "nnimanager.log").read_text()
 
 
-async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static, maxTrialNumber=8) as found:
+async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts, maxTrialNumber=8) as found:
         await begun(found)
         page = found.page
         await page.open()
@@ -411,10 +419,10 @@ async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, sta
         await page.shoot("followed")
 
 
-async def test_page_shows_more_than_a_hundred_trials(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_page_shows_more_than_a_hundred_trials(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
     """The page then asks for the latest results of all and for those of twenty trials at a time."""
     async with site(
-        shared, browser, static, trialCommand="sh many.sh", trialConcurrency=8, maxTrialNumber=130
+        shared, browser, fronts, trialCommand="sh many.sh", trialConcurrency=8, maxTrialNumber=130
     ) as found:
         await found.counts(SUCCEEDED=123, RUNNING=7)
         page = found.page
@@ -458,8 +466,8 @@ async def _until_reported(site: Site, running: list[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_done_experiment_is_shown(shared: Daemon, browser: Browser, static: Path) -> None:
-    async with site(shared, browser, static, maxTrialNumber=4) as found:
+async def test_done_experiment_is_shown(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
+    async with site(shared, browser, fronts, maxTrialNumber=4) as found:
         await found.when(lambda state: state["status"] == "DONE")
         page = found.page
         await page.open()
@@ -477,11 +485,11 @@ async def test_done_experiment_is_shown(shared: Daemon, browser: Browser, static
         await page.shoot("done-detail")
 
 
-async def test_viewed_experiment_is_shown(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_viewed_experiment_is_shown(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
     id_ = await _stopped(shared)
     endpoint = {"id": id_, "endpoint": {"port": 0, "urlPrefix": "my/pre"}}
     await asyncio.to_thread(shared.call, "POST", "/experiments/view", json=endpoint)
-    async with looked_at(shared, browser, static, id_, _folder(shared)) as found:
+    async with looked_at(shared, browser, fronts, id_, _folder(shared)) as found:
         page = found.page
         await page.open()
         await expect(page.page.locator(".status-text")).to_have_text("VIEWED")
@@ -508,9 +516,9 @@ async def _stopped(daemon: Daemon) -> str:
     return id_
 
 
-async def test_failed_experiment_is_shown(shared: Daemon, browser: Browser, static: Path) -> None:
+async def test_failed_experiment_is_shown(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
     outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
-    async with site(shared, browser, static, "my/pre", trialCommand="true", trainingService=outdated) as found:
+    async with site(shared, browser, fronts, "my/pre", trialCommand="true", trainingService=outdated) as found:
         await found.when(lambda state: state["status"] == "ERROR")
         page = found.page
         await page.open()
@@ -526,9 +534,9 @@ async def test_failed_experiment_is_shown(shared: Daemon, browser: Browser, stat
         assert "0.5.0" in await page.editor()
 
 
-async def test_list_of_experiments_is_shown(daemon: Daemon, browser: Browser, static: Path) -> None:
+async def test_list_of_experiments_is_shown(daemon: Daemon, browser: Browser, fronts: Fronts) -> None:
     stopped = await _stopped(daemon)
-    async with site(daemon, browser, static, "my/pre", experimentName="the second") as found:
+    async with site(daemon, browser, fronts, "my/pre", experimentName="the second") as found:
         await begun(found)
         page = found.page
         await page.open()
