@@ -31,10 +31,7 @@ def connect(path: Path) -> Connection:
     """A connection for writing. WAL with `synchronous=NORMAL`: a crash of the process loses nothing; a power failure
     loses the last commits, which are read again from the outboxes."""
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    return connection
+    return _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
 
 
 def connect_readonly(path: Path) -> Connection:
@@ -46,7 +43,17 @@ def connect_readonly(path: Path) -> Connection:
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA query_only=ON")
+        return _set(connection, "query_only=ON")
+
+
+def _set(connection: Connection, *settings: str) -> Connection:
+    """The connection, closed where the database refuses a setting."""
+    try:
+        for setting in settings:
+            connection.execute(f"PRAGMA {setting}")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import nni_manager
 from nni_manager.domain.errors import InvalidInput
-from tests import other_python
+from tests import bare_python, other_python
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
@@ -27,10 +27,11 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 class Machines:
-    """Two with a real sshd; trials would find another Python on the second."""
+    """Two with a real sshd; trials find this Python on the first, and would find another on the second."""
 
     def __init__(self, folder: Path) -> None:
         self.fits, self.differs = RealMachine(folder / "fits"), RealMachine(folder / "differs")
+        self.fits.environment["PATH"] = f"{Path(bare_python.own()).parent}:{os.environ['PATH']}"
         self.differs.environment["PATH"] = other_python.put(folder / "other-bin")
         self.other = folder / "other-bin" / "python3"
 

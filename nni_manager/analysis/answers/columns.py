@@ -123,7 +123,7 @@ class Axis:
 
     @cached_property
     def bin(self) -> NDArray[np.int16]:
-        """By position: the bin of the trial; -1: it has none."""
+        """The bin of each trial, by its position; -1: it has none."""
         found = np.full(len(self.values), -1, np.int16)
         usable = np.isfinite(self.values)
         if self.choices is not None:

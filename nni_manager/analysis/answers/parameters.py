@@ -72,7 +72,7 @@ def _best(asked: Asked, found: Drawn) -> Integers:
 
 
 def _points(asked: Asked, axis: Axis, found: Drawn, best: Integers) -> dict[str, Any]:
-    """Those of the best that have the parameter."""
+    """The points of the best trials that have the parameter."""
     trials, drawn = asked.trials, best[np.isfinite(axis.values[best])]
     return {
         "number": plain(trials["number"][drawn]),

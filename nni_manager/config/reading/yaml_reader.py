@@ -89,6 +89,7 @@ _ELLIPSIS_FAULT = "'...' stands for fields that are not printed; put them in its
 #: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 _TOO_MANY = f"holds more than {MAX_VALUES} values, aliases expanded"
 #: Values between two checks of the time limit.
 _CHECKED_EVERY = 1000
@@ -138,6 +139,8 @@ def _joined(pair: re.Match[str]) -> str:
 def _complaint(error: yaml.MarkedYAMLError) -> str:
     if "document start" in (error.problem or ""):
         return _SECOND_DOCUMENT
+    if "nesting depth" in (error.problem or ""):  # libyaml has a bound of its own, and may read ahead
+        return _TOO_DEEP
     return f"not valid YAML: {error.problem or error.context}; check indentation, colons, quotes and brackets"
 
 
@@ -168,7 +171,7 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         if len(path) > MAX_DEPTH:
-            raise Unreadable(f"nested more than {MAX_DEPTH} levels deep", _line(event))
+            raise Unreadable(_TOO_DEEP, _line(event))
         self._count(1, event)
         if event.tag not in _TAGS:
             self._fault(path, event, "'!' begins a YAML tag, and tags are not used here; put text in quotes")
