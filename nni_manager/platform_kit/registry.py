@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -48,8 +48,13 @@ class PlatformDescription:
     extra: str = ""
     #: Its jobs' objects carry the id of their experiment, and `Platform.find_left` finds them.
     finds_left: bool = False
-    #: How NNI's first config format writes the section; None: that format does not have it.
-    first_format: FirstFormat | None = field(default=None, hash=False)
+    #: How other config formats write the section: the format's name (``first``: NNI's first) → its table.
+    formats: Mapping[str, FirstFormat] = field(default_factory=dict, hash=False)
+
+    @property
+    def first_format(self) -> FirstFormat | None:
+        """How NNI's first config format writes the section; None: that format does not have it."""
+        return self.formats.get("first")
 
 
 def names() -> tuple[str, ...]:

@@ -139,8 +139,8 @@ def _read_platform(
 ) -> Settings | None:
     assert isinstance(raw, dict)
     model = description.config
-    if description.first_format is not None and not source.stored:
-        for place, names in foreign_names(description.first_format.fields).items():
+    for table in description.formats.values() if not source.stored else ():
+        for place, names in foreign_names(table.fields).items():
             source.note_foreign_names(("trainingService", *place), names)
     known = fields_of(model)
     own = {key: value for key, value in raw.items() if fold(key) != NAME}  # the name is read already

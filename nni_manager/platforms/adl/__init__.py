@@ -12,5 +12,5 @@ PLATFORM = PlatformDescription(
     summary="jobs of AdaptDL, on Kubernetes",
     extra="kubernetes",
     finds_left=True,
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )

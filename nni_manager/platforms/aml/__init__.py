@@ -11,5 +11,5 @@ PLATFORM = PlatformDescription(
     adapter="nni_manager.platforms.aml.platform:AmlPlatform",
     summary="runs of Azure Machine Learning",
     extra="azure",
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )

@@ -10,5 +10,5 @@ PLATFORM = PlatformDescription(
     config=DltsConfig,
     adapter="nni_manager.platforms.dlts.platform:DltsPlatform",
     summary="jobs of DLWorkspace, which share a home folder with the manager",
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )

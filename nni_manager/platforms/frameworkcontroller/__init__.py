@@ -12,5 +12,5 @@ PLATFORM = PlatformDescription(
     summary="frameworks of FrameworkController, on Kubernetes",
     extra="kubernetes",
     finds_left=True,
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )

@@ -15,5 +15,5 @@ PLATFORM = PlatformDescription(
     summary="jobs of Kubeflow's operators for TensorFlow and PyTorch",
     extra="kubernetes",
     finds_left=True,
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )

@@ -10,5 +10,5 @@ PLATFORM = PlatformDescription(
     config=LocalConfig,
     adapter="nni_manager.platforms.local.platform:LocalPlatform",
     summary="processes on this machine; trials outlive the manager",
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )

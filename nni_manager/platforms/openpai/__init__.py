@@ -11,5 +11,5 @@ PLATFORM = PlatformDescription(
     adapter="nni_manager.platforms.openpai.platform:OpenpaiPlatform",
     summary="jobs of an OpenPAI cluster; results come over the network or through the team's storage",
     old_names=("pai", "paiYarn"),
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )

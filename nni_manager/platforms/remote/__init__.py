@@ -11,5 +11,5 @@ PLATFORM = PlatformDescription(
     adapter="nni_manager.platforms.remote.platform:RemotePlatform",
     summary="machines reached by SSH",
     extra="ssh",
-    first_format=FIRST_FORMAT,
+    formats={"first": FIRST_FORMAT},
 )
