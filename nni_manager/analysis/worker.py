@@ -39,8 +39,8 @@ _NICENESS = 5
 _GROUP_PAUSE_S = 0.11
 #: Allocated minus freed objects that trigger a collection: what is parsed at once is many short-lived objects.
 _YOUNG_OBJECTS = 200_000
-#: Importance is computed in a thread of its own. SQLite lets other threads run at each row, and would have Python's 5 ms
-#: pass before each row comes: a quarter of a second for a page of the table.
+#: Importance is computed in a thread of its own. SQLite lets other threads run at each row, and by Python's default the
+#: row would come 5 ms later: a quarter of a second for a page of the table.
 _SWITCH_S = 0.0002
 
 #: (rank, order of arrival, request).
