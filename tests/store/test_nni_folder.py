@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Old:
 
     def __init__(self, path: Path, version: str = "3.0") -> None:
         self.folder = Folder(path / "oldexp")
+        self.opened = ExitStack()
         (self.folder.path / "db").mkdir(parents=True)
         self._columns = EVENT_COLUMNS[version]
         with closing(self._open()) as connection, connection:
@@ -82,7 +83,7 @@ class Old:
 
     def take_over(self) -> sqlite3.Connection:
         nni_folder.take_over(self.folder, environment={"PATH": "/bin"}, interpreter="/bin/python")
-        return connect_readonly(self.folder.database)
+        return self.opened.enter_context(closing(connect_readonly(self.folder.database)))
 
     def _insert(self, table: str, row: Sequence[object]) -> None:
         with closing(self._open()) as connection, connection:
@@ -90,10 +91,11 @@ class Old:
 
 
 @pytest.fixture(params=["3.0", "2.10"])
-def old(tmp_path: Path, request: pytest.FixtureRequest) -> Old:
+def old(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Old]:
     made = Old(tmp_path, request.param)
     made.save(1)
-    return made
+    with made.opened:
+        yield made
 
 
 def rows(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
@@ -123,7 +125,8 @@ def test_killed_nni_transaction_is_rolled_back(old: Old) -> None:
     database.write_bytes(left[0])
     journal.write_bytes(left[1])
     nni_folder.adopt(old.folder, environment={}, interpreter="/bin/python")
-    assert rows(connect_readonly(database), "SELECT count(*) FROM metrics") == [(2,)] and not journal.exists()
+    with closing(connect_readonly(database)) as connection:
+        assert rows(connection, "SELECT count(*) FROM metrics") == [(2,)] and not journal.exists()
 
 
 def test_an_experiment_with_its_trial(old: Old) -> None:
