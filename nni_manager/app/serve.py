@@ -27,6 +27,7 @@ from nni_manager.api.runners.trial_listener import TrialListener
 from nni_manager.app import log as logs
 from nni_manager.app.build import experiments, ownership, socket_path
 from nni_manager.app.daemon_address import DaemonAddress, make_way
+from nni_manager.app.late_pages import LatePages
 from nni_manager.app.listening import ports, reserves, trial_listener
 from nni_manager.app.listening.endpoints import EndpointParts, EndpointSockets
 from nni_manager.app.listening.listeners import Listener, Listeners
@@ -44,8 +45,7 @@ from nni_manager.scheduler.experiments.runner_reports import RunnerReports
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.folder import Ownership
 from nni_manager.store.nni import nni_registry
-from nni_manager.web import report
-from nni_manager.web.pages import PagesContext, create_pages
+from nni_manager.web.context import PagesContext
 
 log = logging.getLogger(__name__)
 
@@ -162,9 +162,9 @@ async def _listeners(
         sweep_code=partial(code.sweep, settings.data_dir),
         data_directory=settings.data_dir,
     )
-    context = _context(settings, shown, placeholders, lambda: listeners.open, auto=auto)
+    pages = LatePages(shown)
+    context = _context(settings, shown, pages, placeholders, lambda: listeners.open, auto=auto)
     api = create_api(context)
-    pages = create_pages(shown)
     nni = create_nni_application(context)
     application = create_application(
         context,
@@ -187,6 +187,7 @@ async def _listeners(
             for listener in listeners.open:
                 log.info("%s on %s", listener.kind, listener.address, extra={"action": "listener"})
             endpoints.bind(listeners, EndpointParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
+            pages.import_soon()
             yield listeners
             if reserved is not None:
                 data_directory.forget_service(settings.data_dir)
@@ -198,13 +199,14 @@ async def _listeners(
 
 def _context(
     settings: Settings,
-    pages: PagesContext,
+    shown: PagesContext,
+    pages: LatePages,
     placeholders: PlaceholderProcesses,
     listeners: Callable[[], Sequence[Listener]],
     *,
     auto: bool,
 ) -> ApiContext:
-    service, stopping = pages.service, pages.stopping
+    service, stopping = shown.service, shown.stopping
     return ApiContext(
         service=service,
         version=__version__,
@@ -214,8 +216,8 @@ def _context(
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
         placeholders=placeholders,
-        analysis=pages.analysis,
-        report=partial(report.build, pages),
+        analysis=shown.analysis,
+        report=pages.report,
         ends_by_itself=auto,
     )
 

@@ -24,7 +24,8 @@ from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
 from nni_manager.web import formats, shown_experiments
 from nni_manager.web.config_page import lines as fields_of
-from nni_manager.web.rendering import PagesContext, context_of, render
+from nni_manager.web.context import PagesContext
+from nni_manager.web.rendering import context_of, render
 from nni_manager.web.table.trial_table import Line, chosen, lines
 
 #: Most experiments side by side: of more, neither columns nor curves can be told apart.

@@ -20,7 +20,8 @@ from nni_manager.config import admission
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, Problem
 from nni_manager.scheduler.experiments.submission import Submission
-from nni_manager.web.rendering import PagesContext, context_of, is_on_endpoint, reads_only, redirect, render
+from nni_manager.web.context import PagesContext
+from nni_manager.web.rendering import context_of, is_on_endpoint, reads_only, redirect, render
 
 
 async def _form(request: Request) -> Response:

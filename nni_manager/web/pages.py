@@ -24,8 +24,9 @@ from nni_manager.web import (
     static_files,
     tensorboard_page,
 )
+from nni_manager.web.context import PagesContext
 from nni_manager.web.listing import listed_experiments
-from nni_manager.web.rendering import PagesContext, is_on_endpoint, render
+from nni_manager.web.rendering import is_on_endpoint, render
 from nni_manager.web.shared_pages import SharedPages
 from nni_manager.web.stream import States
 from nni_manager.web.table import table_pages

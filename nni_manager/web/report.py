@@ -25,7 +25,8 @@ from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import experiments
 from nni_manager.web import config_page, shown_experiments, static_files
-from nni_manager.web.rendering import PagesContext, environment
+from nni_manager.web.context import PagesContext
+from nni_manager.web.rendering import environment
 from nni_manager.web.shown_experiments import ShownExperiment
 from nni_manager.web.static_files import OWN
 from nni_manager.web.trial.trial_pages import Failure, with_examples

@@ -16,7 +16,7 @@ from nni_manager.store.experiment.trial_reads import Waiting
 from nni_manager.store.index import overview
 from nni_manager.store.index.index import Entry
 from nni_manager.store.index.overview import Overview
-from nni_manager.web.rendering import PagesContext
+from nni_manager.web.context import PagesContext
 
 _ORDER = (
     TrialStatus.SUCCEEDED,

@@ -15,7 +15,7 @@ from nni_manager.web import shown_experiments
 from nni_manager.web.trial.log_page import LogTail
 
 if TYPE_CHECKING:
-    from nni_manager.web.rendering import PagesContext
+    from nni_manager.web.context import PagesContext
 
 #: Milliseconds between two questions of a chart: at least, and for each reader of the experiment, so that what the
 #: charts of many cost stays the same.

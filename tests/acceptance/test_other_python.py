@@ -15,7 +15,7 @@ import pytest
 
 import nni_manager
 from nni_manager.domain.errors import InvalidInput
-from tests import bare_python, other_python
+from tests import other_python
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
@@ -31,7 +31,7 @@ class Machines:
 
     def __init__(self, folder: Path) -> None:
         self.fits, self.differs = RealMachine(folder / "fits"), RealMachine(folder / "differs")
-        self.fits.environment["PATH"] = f"{Path(bare_python.own()).parent}:{os.environ['PATH']}"
+        self.fits.environment["PATH"] = other_python.own_first()
         self.differs.environment["PATH"] = other_python.put(folder / "other-bin")
         self.other = folder / "other-bin" / "python3"
 
@@ -121,7 +121,7 @@ def test_of_several_services_the_one_with_another_python_is_named(
     services = [{"platform": "local"}, machines.service(machines.differs)]
     both = config(services, trialPythonVersion=other_python.OWN)
     with pytest.raises(AssertionError, match="trainingService remote: ") as caught:
-        shared.create(both, code)
+        shared.create(both, code, {"PATH": other_python.own_first()})
     assert "trainingService local" not in str(caught.value)
     with pytest.raises(AssertionError, match=r"trainingService local: .*put a Python 3.*first on the PATH"):
         shared.create(both, code, {"PATH": other_python.put(tmp_path / "here")})

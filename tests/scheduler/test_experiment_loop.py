@@ -8,7 +8,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -660,7 +660,7 @@ async def test_a_clock_that_is_set_ends_nothing(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture, step_h: int
 ) -> None:
     hour = spec(max_trial_number=2, max_trial_duration_s=3600, max_experiment_duration_s=3600)
-    with connect(path) as connection:
+    with closing(connect(path)) as connection:
         experiments.count_to_last_event(connection, now_ms())
     async with at_work(monkeypatch, path, hour, prepare=_starts_now) as work:
         await work.until(lambda: work.statuses_of_trials == {"RUNNING": 2})

@@ -31,8 +31,9 @@ from nni_manager.store.index.list_summary import ListSummary
 from nni_manager.store.index.overview import Live
 from nni_manager.streams.event_stream import EventStream, Part, event
 from nni_manager.web import formats
+from nni_manager.web.context import KnownResults, PagesContext
 from nni_manager.web.listing.list_query import ARCHIVED, ListQuery
-from nni_manager.web.rendering import KnownResults, PagesContext, context_of, render
+from nni_manager.web.rendering import context_of, render
 from nni_manager.web.shared_pages import of_all, shared
 
 #: What makes a first experiment, for a reader who has none.

@@ -21,8 +21,9 @@ from nni_manager.analysis.query import Query
 from nni_manager.domain.errors import AnalysisUnavailable, NniManagerError, NotFound
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers
+from nni_manager.web.context import PagesContext
 from nni_manager.web.experiment_pages import render_tab
-from nni_manager.web.rendering import PagesContext, ask, context_of, experiment_id, form_of, render, to_experiment
+from nni_manager.web.rendering import ask, context_of, experiment_id, form_of, render, to_experiment
 from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import shown as shown_experiment
 from nni_manager.web.trial import custom_trial, log_page, shown_trial

@@ -1,0 +1,46 @@
+"""The pages, imported after the daemon's start, or with the first request: a tenth of what a daemon imports, and a
+command that starts one does not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nni_manager.web.context import PagesContext
+
+#: Seconds after the start, when the first trials of a command are under way.
+_SOON_S = 2.0
+
+
+class LatePages:
+    """The application of `web.pages`, and the report of `web.report`."""
+
+    def __init__(self, context: PagesContext) -> None:
+        self._context = context
+        self._pages: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._pages is None:
+            await asyncio.to_thread(_import_pages)
+            from nni_manager.web.pages import create_pages
+
+            self._pages = self._pages or create_pages(self._context)
+        await self._pages(scope, receive, send)
+
+    async def report(self, id: str) -> bytes:
+        """An experiment's report as HTML. Raises NotFound, StoreError, AnalysisUnavailable."""
+        await asyncio.to_thread(_import_pages)
+        from nni_manager.web.report import build
+
+        return await build(self._context, id)
+
+    def import_soon(self) -> None:
+        """Imports the pages once the start is over, so that the first view does not wait for that, either."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(_SOON_S, loop.run_in_executor, None, _import_pages)
+
+
+def _import_pages() -> None:
+    """In a thread: it takes about 50 ms, in which the daemon would answer nothing."""
+    from nni_manager.web import pages, report  # noqa: F401
