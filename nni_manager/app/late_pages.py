@@ -42,5 +42,5 @@ class LatePages:
 
 
 def _import_pages() -> None:
-    """In a thread: it takes about 50 ms, in which the daemon would answer nothing."""
+    """Takes about 50 ms, in which the daemon would answer nothing: it is for a thread."""
     from nni_manager.web import pages, report  # noqa: F401

@@ -6,7 +6,8 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -22,7 +23,27 @@ INTERRUPTED = 130
 _WHICH_DAEMON = ("--manager", "--data-dir", "--token-file")
 
 
-class CommandGroup(click.Group):
+class LateGroup(click.Group):
+    """A group whose commands are imported when they are asked for: each command needs few of all the modules.
+
+    `late`: name → module below `nni_manager.cli`, a colon, and what the command is called there.
+    """
+
+    def __init__(self, *args: Any, late: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._late = late
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *self._late})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._late and cmd_name not in self.commands:
+            module, _, attribute = self._late[cmd_name].partition(":")
+            self.add_command(getattr(import_module(f"{__package__}.{module}"), attribute), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+class CommandGroup(LateGroup):
     """A group of commands that ends with an exit code: 0 done, 1 failed, 2 usage or bad input, 130 interrupted."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -126,7 +147,7 @@ def _written_out(words: Iterator[str], command: click.Command, context: click.Co
             continue
         yield word
         if isinstance(command, click.Group):
-            command = command.commands.get(word, command)
+            command = command.get_command(context, word) or command
     yield from words
 
 

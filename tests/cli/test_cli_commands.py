@@ -6,10 +6,11 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from fake_manager import CONFIG, FakeManager, service, state, trial
@@ -78,10 +79,30 @@ def test_hints_name_the_data_directory(nnictl: Run, file: Path) -> None:
 
 def test_every_command_of_nnictl_is_one_of_nni_manager_too(manager: FakeManager, file: Path) -> None:
     """Where both packages are installed, nnictl is the one that was installed last."""
-    assert set(nnictl_group.commands) < set(nni_manager.commands)
+    assert set(names(nnictl_group)) < set(names(nni_manager))
     words = ["create", "-c", str(file)]
     done = CliRunner().invoke(nni_manager, words, obj=lambda directory: manager)
     assert done.exit_code == 0 and "end     nni-manager stop new00000" in done.stdout.splitlines()
+
+
+def names(group: click.Group) -> list[str]:
+    return group.list_commands(click.Context(group))
+
+
+def of_all(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """Each command of a group and of groups in it, with its name."""
+    for name in names(group):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from of_all(command)
+
+
+def test_commands_are_imported_by_the_names_that_they_have() -> None:
+    found = list(of_all(nni_manager)) + list(of_all(nnictl_group))
+    assert len(found) > 100
+    assert [(name, command.name) for name, command in found if name not in (command.name, "reg", "unreg")] == []
 
 
 def test_create_in_the_foreground(nnictl: Run, manager: FakeManager, file: Path) -> None:

@@ -68,9 +68,24 @@ def capture(daemon: StandInDaemon, *words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize(("module", "heavy"), [("cli.main", HEAVY), ("app.closed_experiments", READING)])
-def test_start_up_imports_nothing_heavy(module: str, heavy: set[str]) -> None:
-    code = f"import sys, nni_manager.{module}; print(*sorted({heavy!r} & set(sys.modules)))"
+_ALL_COMMANDS = (
+    "from nni_manager.cli.main import nnictl as n; [n.get_command(None, name) for name in n.list_commands(None)]"
+)
+
+
+@pytest.mark.parametrize(
+    ("imports", "heavy"),
+    [
+        (_ALL_COMMANDS, HEAVY),
+        ("import nni_manager.app.closed_experiments", READING),
+        (
+            "import nni_manager.cli.main",
+            {"nni_manager.cli.experiment", "nni_manager.cli.trial", "nni_manager.programs"},
+        ),
+    ],
+)
+def test_start_up_imports_nothing_heavy(imports: str, heavy: set[str]) -> None:
+    code = f"import sys; {imports}; print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == ""
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from nni_manager.cli import output
+from nni_manager.cli import not_here, output
+from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import Column, Row, echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
@@ -22,9 +23,20 @@ from nni_manager.programs import pareto_set, progress
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+_LATE = {
+    "export": "experiment.export:export",
+    "import": "experiment.import_results:import_results",
+    "prune": "experiment.prune:prune",
+    "report": "experiment.export:report",
+}
+
+
+@click.group(cls=LateGroup, late=_LATE)
 def experiment() -> None:
     """List, show, import, export and delete experiments."""
+
+
+not_here.add_to(experiment, not_here.INSTEAD_OF_EXPERIMENT)
 
 
 #: The status in lists of an experiment that waits for a person.

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from nni_manager.cli import output
+from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
@@ -28,7 +29,7 @@ trial_option = click.option(
 _MOST = 10_000
 
 
-@click.group()
+@click.group(cls=LateGroup, late={"download": "trial.log:download"})
 def trial() -> None:
     """List, show and kill trials."""
 
