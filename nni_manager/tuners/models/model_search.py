@@ -83,19 +83,12 @@ class ModelTuner(LearningTuner):
 
         from nni_manager.tuners.models.encoding import Encoding
 
-        if self._encoding is None:
-            self._encoding = Encoding(self.space)
+        encoding = self._encoding = self._encoding or Encoding(self.space)
         chance = numpy.random.default_rng(source.getrandbits(64))
-        model = self._model(self._encoding)
-        found = self._promising(self._encoding, model, chance)
-        return self._first_new(found, source)
-
-    def _model(self, encoding: Encoding) -> Model:
-        import numpy
-
         ended, losses = self._modelled()
         features = encoding.features(encoding.snapped(encoding.points([*ended, *self.running])))
-        return self.fit(features[: len(ended)], numpy.array(losses), features[len(ended) :])
+        model = self.fit(features[: len(ended)], numpy.array(losses), features[len(ended) :])
+        return self._first_new(self._promising(encoding, model, chance), source)
 
     def _modelled(self) -> tuple[list[Units], list[float]]:
         """The results that the model is made of; bad ones are as bad as the worst."""
