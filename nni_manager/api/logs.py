@@ -5,7 +5,6 @@ A file may grow, shrink or be replaced at any time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +21,6 @@ from nni_manager.scheduler.experiments.attempt_logs import LogFile, file_here
 from nni_manager.store.experiment import answers
 from trial_runner.protocol import LOG_FILES
 
-_CHUNK = 256 * 1024
-
 
 async def file_response(folder: Path, name: str, offset: int, limit: int | None) -> StreamingResponse:
     """A range of a file on this machine, as `range_response`. `name`: relative path; links are not followed."""
@@ -39,13 +36,7 @@ async def range_response(file: LogFile, offset: int, limit: int | None) -> Strea
     start = max(0, size + offset) if offset < 0 else min(offset, size)
     end = size if limit is None else min(size, start + limit)
     headers = {"X-Offset": str(start), "X-Size": str(size), "Cache-Control": "no-store"}
-    return StreamingResponse(_read(file, start, end), media_type="text/plain; charset=utf-8", headers=headers)
-
-
-async def _read(file: LogFile, position: int, end: int) -> AsyncIterator[bytes]:
-    while position < end and (data := await file.read(position, min(_CHUNK, end - position))):
-        position += len(data)
-        yield data
+    return StreamingResponse(file.pieces(start, end), media_type="text/plain; charset=utf-8", headers=headers)
 
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["logs"], dependencies=KNOWN_QUERY)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 
 #: Returns the wall clock in milliseconds since the epoch.
 Clock = Callable[[], int]
@@ -33,6 +34,14 @@ def apart_ms(wall: Clock = now_ms, steady: Clock = steady_ms) -> int:
         found_ms = wall() - before_ms
         if steady() - before_ms <= _ONE_MOMENT_MS:
             return found_ms
+
+
+def milliseconds(text: object) -> int | None:
+    """A time such as ``2021-01-12T14:35:01Z`` as milliseconds since the epoch; None: malformed or missing."""
+    try:
+        return round(datetime.fromisoformat(text if isinstance(text, str) else "").timestamp() * 1000)
+    except ValueError:
+        return None
 
 
 class ClockSteps:

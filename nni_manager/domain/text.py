@@ -49,6 +49,11 @@ def last_line(text: str) -> str:
     return found if len(found) <= _LINE else f"{found[: _LINE - 1]}…"
 
 
+def web_link(link: str) -> str:
+    """The link if it is http or https, else empty: the platform may have sent anything."""
+    return link if link.startswith(("https://", "http://")) else ""
+
+
 def spelled(text: str) -> str:
     """The text with escapes in place of lone surrogates."""
     return text.encode(errors="backslashreplace").decode()

@@ -61,11 +61,6 @@ def result(text: str | None) -> str:
     return number(float(value)) if is_number and abs(value) < _HUGE else short(value)
 
 
-def web_link(link: str) -> str:
-    """The link if it is http or https, else empty: the platform may have sent anything."""
-    return link if link.startswith(("https://", "http://")) else ""
-
-
 def short(value: object) -> str:
     """A value in one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from nni_manager.analysis.query import Query
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID
+from nni_manager.domain.text import web_link
 from nni_manager.machines.gpu_sample import in_words
 from nni_manager.web import formats, static_files
 from nni_manager.web.context import PagesContext
@@ -148,7 +149,7 @@ def environment() -> Environment:
         "cell": formats.cell,
         "whole": formats.whole,
         "rate": formats.rate,
-        "web_link": formats.web_link,
+        "web_link": web_link,
         "bytes": in_words,
         "how_it_ended": how_it_ended,
         "parameters": formats.parameters,

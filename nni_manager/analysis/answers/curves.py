@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nni_manager.analysis import selection
-from nni_manager.analysis.columns.column import Floats, Integers
+from nni_manager.analysis.columns.column import Floats, Integers, number_of
 from nni_manager.analysis.columns.trial_set import STATUSES
 from nni_manager.analysis.flattened import parsed
 from nni_manager.analysis.json_text import numbers, plain, short
@@ -164,14 +164,5 @@ def key_values(rows: Sequence[Row], key: str) -> list[float]:
     """The number of each result under `key`; NaN: it has none. `rows`: as `trial_columns.intermediates`."""
     if key == DEFAULT_KEY:
         return [math.nan if value is None else value for _, value, _ in rows]
-    return [_entry(result, key) for result in parsed([data for *_, data in rows])]
-
-
-def _entry(result: Any, key: str) -> float:
-    value: Any = result.get(key) if isinstance(result, dict) else None
-    if type(value) not in (int, float):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+    results = parsed([data for *_, data in rows])
+    return [number_of(result.get(key)) if isinstance(result, dict) else math.nan for result in results]

@@ -19,6 +19,7 @@ from nni_manager.analysis.json_text import number, short
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.analysis.selection import Asked
 from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.text import web_link
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 from nni_manager.store.experiment import trial_columns
@@ -65,11 +66,6 @@ def explanation(trial: Mapping[str, Any]) -> str:
     return reason_in_words(trial["reason"], trial["message"], trial["lastWords"]) or asked
 
 
-def safe_link(link: str) -> str:
-    """The link if it is http or https, else empty: the platform may have sent anything."""
-    return link if link.startswith(("https://", "http://")) else ""
-
-
 def _row(trial: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     metrics = _metrics(trial)
     key = asked.query.key
@@ -90,7 +86,7 @@ def _row(trial: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
         "durationMs": _duration(trial, asked.now_ms),
         "attempt": trial["attempt"],
         "place": trial["place"] or trial["service"] or "",
-        "link": safe_link(trial["link"]),
+        "link": web_link(trial["link"]),
     }
 
 

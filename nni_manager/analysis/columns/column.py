@@ -110,7 +110,7 @@ class ValueColumn:
             self._codes = Growing(np.int32, -1)
             self._codes.resize(self._numbers.size)
         are_texts = kinds <= {str, _Absent}
-        self._numbers.array[positions] = math.nan if are_texts else [_number(value) for value in values]
+        self._numbers.array[positions] = math.nan if are_texts else [number_of(value) for value in values]
         known = list(map(self._index.get, values)) if are_texts else [None]
         self._codes.array[positions] = [self._code(value) for value in values] if None in known else known
 
@@ -172,8 +172,9 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and not (type(value) is float and math.isnan(value))
 
 
-def _number(value: Any) -> float:
-    if value is ABSENT or not _is_number(value):
+def number_of(value: Any) -> float:
+    """A value of JSON as a number; NaN: it is none."""
+    if type(value) not in (int, float):
         return math.nan
     try:
         return float(value)

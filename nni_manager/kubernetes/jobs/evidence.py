@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
+from nni_manager.domain.clock import milliseconds
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.api.client import Object
@@ -75,16 +75,6 @@ class PodEnd:
     def failed_itself(self) -> bool:
         """Whether a pod that was taken away had failed by itself: else it has the codes of SIGTERM and SIGKILL."""
         return self.exit_code not in (None, 0, *_ENDED_BY_KUBELET)
-
-
-def milliseconds(text: object) -> int | None:
-    """A time of the API as milliseconds since the epoch; None: it is malformed or missing."""
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
-    except ValueError:
-        return None
 
 
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:

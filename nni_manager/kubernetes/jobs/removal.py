@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nni_manager.domain.clock import milliseconds
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
-from nni_manager.kubernetes.jobs.evidence import milliseconds
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import LeftObject
 

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.clock import milliseconds
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.jobs.evidence import milliseconds
 
 PHASES = {
     "Pending": JobState.PENDING,

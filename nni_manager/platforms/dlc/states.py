@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.clock import milliseconds
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.web_services.state_table import StateTable
@@ -79,8 +79,8 @@ def job_report(item: Mapping[str, Any], link: str) -> Observation:
         state=state,
         native_reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
         message=str(item.get("ReasonMessage") or "") if state in _REASONED else "",
-        started_ms=_ms(item.get("GmtRunningTime")),
-        ended_ms=_ms(item.get("GmtFinishTime")) if state.is_final else None,
+        started_ms=milliseconds(item.get("GmtRunningTime")),
+        ended_ms=milliseconds(item.get("GmtFinishTime")) if state.is_final else None,
         wait=_wait(status, item) if state is JobState.PENDING else None,
         link=link,
         place=_place(item),
@@ -122,11 +122,3 @@ def _place(item: Mapping[str, Any]) -> str:
     pods = item.get("Pods") or ()
     nodes = dict.fromkeys(str(name) for name in (*(item.get("NodeNames") or ()), *(p.get("NodeName") for p in pods)))
     return ", ".join(name for name in nodes if name not in ("", "None"))
-
-
-def _ms(text: object) -> int | None:
-    """A time such as ``2021-01-12T14:35:01Z`` as milliseconds since the epoch; None: malformed or missing."""
-    try:
-        return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
-    except ValueError:
-        return None

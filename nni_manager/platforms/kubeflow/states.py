@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.clock import milliseconds
 from nni_manager.domain.job import JobState
 from nni_manager.kubernetes.api.client import Object
-from nni_manager.kubernetes.jobs.evidence import milliseconds
 
 #: The first of these conditions that is true gives the state.
 STATES = {

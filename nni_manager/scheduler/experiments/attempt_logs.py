@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,9 @@ from nni_manager.store.experiment import jobs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
+#: Bytes of a file that are read at a time.
+_PIECE = 256 * 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
@@ -31,6 +34,12 @@ class LogFile:
     size: Callable[[], Awaitable[int]]
     #: (offset, limit): at most `limit` bytes from `offset` on, which is not negative; none at its end.
     read: Callable[[int, int], Awaitable[bytes]]
+
+    async def pieces(self, position: int, end: int) -> AsyncIterator[bytes]:
+        """The bytes from `position` up to `end`; fewer where the file has shrunk."""
+        while position < end and (data := await self.read(position, min(_PIECE, end - position))):
+            position += len(data)
+            yield data
 
 
 def file_here(folder: Path, name: str) -> LogFile:

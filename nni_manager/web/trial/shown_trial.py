@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.domain.trial_status import OPEN_STATUSES
-from nni_manager.scheduler.experiments.attempt_logs import LogFile, file_here
+from nni_manager.scheduler.experiments.attempt_logs import file_here
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers, trial_reads
@@ -233,7 +233,6 @@ def _python(value: object, indent: str) -> str:
 
 #: Most files in the list of a page.
 _MOST = 200
-_CHUNK = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,11 +298,4 @@ async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Resp
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    return StreamingResponse(_chunks(file, size), media_type="application/octet-stream", headers=headers)
-
-
-async def _chunks(file: LogFile, end: int) -> AsyncIterator[bytes]:
-    position = 0
-    while position < end and (data := await file.read(position, min(_CHUNK, end - position))):
-        position += len(data)
-        yield data
+    return StreamingResponse(file.pieces(0, size), media_type="application/octet-stream", headers=headers)
