@@ -42,7 +42,7 @@ async def _page(request: Request) -> Response:
     found = await asyncio.gather(*(_read(context, id_) for id_ in ids))
     everything = request.query_params.get("all") == "1"
     table = compare(found, everything=everything)
-    curves = [{"id": one.entry.id, "name": one.name} for one in table.experiments if not one.error]
+    curves = [{"id": one.entry.id, "name": one.entry.title} for one in table.experiments if not one.error]
     return render(request, "compare_experiments.html", table=table, ids=",".join(ids), curves=curves)
 
 
@@ -75,10 +75,6 @@ class OneExperiment:
     facts: dict[str, Any]
     #: Parameters of its best trial, names of nested ones joined by dots.
     best: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        return self.entry.name or self.entry.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

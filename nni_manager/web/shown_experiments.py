@@ -46,10 +46,6 @@ class ShownExperiment:
     others: list[tuple[str, str]]
 
     @property
-    def name(self) -> str:
-        return self.entry.name or self.entry.id
-
-    @property
     def status(self) -> ExperimentStatus:
         return status(self.overview, self.entry, at_work=self.at_work)
 
@@ -104,7 +100,7 @@ async def shown(context: PagesContext, id: str) -> ShownExperiment:
         at_work=live.at_work,
         progress=now,
         endpoint_url=service.endpoint_url(entry.endpoint) if entry.endpoint is not None else "",
-        others=[(one.id, one.name or one.id) for one in (await service.entries())[: -_OTHERS - 1 : -1] if one.id != id],
+        others=[(one.id, one.title) for one in (await service.entries())[: -_OTHERS - 1 : -1] if one.id != id],
     )
 
 

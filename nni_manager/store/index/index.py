@@ -51,6 +51,11 @@ class Entry:
     results: str = ""
     labels: Labels = field(default_factory=Labels)
 
+    @property
+    def title(self) -> str:
+        """What it is called: its name, or its id without one."""
+        return self.name or self.id
+
 
 _COLUMNS = (
     "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms, results,"

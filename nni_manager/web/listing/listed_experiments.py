@@ -91,10 +91,6 @@ class ListedExperiment:
     exec_ms: int | None = None
 
     @property
-    def name(self) -> str:
-        return self.entry.name or self.entry.id
-
-    @property
     def counts(self) -> Mapping[str, int]:
         """Trials by status, those that occur and have begun, ended ones first."""
         counts = self.summary.counts if self.summary else {}
@@ -175,7 +171,7 @@ async def _page_of(context: PagesContext, entries: list[Entry], query: ListQuery
 #: Orders that entries alone decide.
 _BY_ENTRY: Mapping[str, Callable[[Entry], Any]] = {
     "created": lambda entry: (entry.created_ms, entry.id),
-    "name": lambda entry: ((entry.name or entry.id).lower(), entry.id),
+    "name": lambda entry: (entry.title.lower(), entry.id),
     "status": lambda entry: (entry.status, entry.created_ms),
     "platform": lambda entry: (entry.platform, entry.created_ms),
 }
