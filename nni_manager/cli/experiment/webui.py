@@ -77,12 +77,10 @@ def webui() -> None:
 @selection.id_argument
 def open_(connect: Connect, *, id: str | None) -> None:
     """Print the address of an experiment's page; of a finished one without a page, open one first."""
-    client = connect()
-    experiment = client.experiment(selection.choose(client, id))
+    client, id_ = selection.reach(connect, id)
+    experiment = client.experiment(id_)
     found = _pages(client, experiment) or _viewed_pages(client, experiment)
-    if not found:
-        raise click.ClickException(_no_page(experiment))
-    click.echo(found[0])
+    click.echo(_required(found, experiment)[0])
 
 
 @webui.command()
@@ -90,12 +88,9 @@ def open_(connect: Connect, *, id: str | None) -> None:
 @selection.id_argument
 def url(connect: Connect, *, id: str | None) -> None:
     """Print the address of an experiment's page: its own, and the one on the daemon's."""
-    client = connect()
-    experiment = client.experiment(selection.choose(client, id))
-    found = _pages(client, experiment)
-    if not found:
-        raise click.ClickException(_no_page(experiment))
-    click.echo("\n".join(found))
+    client, id_ = selection.reach(connect, id)
+    experiment = client.experiment(id_)
+    click.echo("\n".join(_required(_pages(client, experiment), experiment)))
 
 
 def _viewed_pages(client: ManagerClient, experiment: Json) -> list[str]:
@@ -113,10 +108,12 @@ def _pages(client: ManagerClient, experiment: Json) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _no_page(experiment: dict[str, Any]) -> str:
+def _required(pages: list[str], experiment: Json) -> list[str]:
+    if pages:
+        return pages
     verb = "resume" if selection.is_open(experiment) else "view"
     command = f"nnictl {verb} {experiment['id']} --port 8080{same_daemon()}"
-    return (
+    raise click.ClickException(
         f"experiment {experiment['id']} has no page: the daemon listens on no port. Open one with `{command}`, or start"
         " the daemon with `nni-manager serve`"
     )
