@@ -104,19 +104,15 @@ class Lease(Generic[C]):
 
     def __init__(self, shared: _Shared, connection: C, owner: str, credential: str) -> None:
         self._shared = shared
-        self._connection = connection
+        #: For its methods that need no credential; `use` first for those that do.
+        self.connection = connection
         self.owner = owner
         self._credential = credential
         #: Refused; not used for others before its own experiment has found it good again.
         self.is_refused = False
 
     def __repr__(self) -> str:  # without the credential
-        return f"Lease(key={self._connection.key!r}, owner={self.owner!r})"
-
-    @property
-    def connection(self) -> C:
-        """The connection, for its methods that need no credential; `use` first for those that do."""
-        return self._connection
+        return f"Lease(key={self.connection.key!r}, owner={self.owner!r})"
 
     @property
     def is_served(self) -> bool:
@@ -132,7 +128,7 @@ class Lease(Generic[C]):
     async def use(self) -> C:
         """The connection, once this lease's credential was found good. Raises BadCredentials or PlatformUnavailable."""
         await self._shared.admit(self, self._credential)
-        return self._connection
+        return self.connection
 
     async def renew(self, credential: str) -> None:
         """Takes another credential for the same experiment; it is checked when it is used next."""

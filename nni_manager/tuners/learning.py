@@ -62,7 +62,8 @@ class LearningTuner(Tuner):
         self._learned: list[tuple[object, float]] = []
         self._pending: dict[int, object] = {}
         self._running: dict[int, Units] = {}
-        self._of_import = 0
+        #: How many of `observed` and of `ended`, the first ones, come from elsewhere.
+        self.imported = 0
         self._failed = 0
 
     @abstractmethod
@@ -110,11 +111,6 @@ class LearningTuner(Tuner):
     # What algorithms ask
 
     @property
-    def imported(self) -> int:
-        """How many of `observed` and of `ended`, the first ones, come from elsewhere."""
-        return self._of_import
-
-    @property
     def running(self) -> list[Units]:
         """The parameters of trials that run, in the order of their ids."""
         return [self._running[number] for number in sorted(self._running)]
@@ -158,7 +154,7 @@ class LearningTuner(Tuner):
         self.observed, self.ranked, self.ended, self._running = [], [], [], {}
         for parameters, loss in self._imported:
             self._observe(parameters, loss)
-        self._of_import = len(self.observed)
+        self.imported = len(self.observed)
         for parameters, loss in self._learned:
             self._observe(parameters, loss)
         for parameter_id, pending in self._pending.items():

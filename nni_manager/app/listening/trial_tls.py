@@ -27,17 +27,13 @@ class TrialTls:
         self._files = certificate, key, authority
         self._read: tuple[int, ...] = ()
         self._looked_s = float("-inf")
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.num_tickets = 0  # runners keep their connection and never resume a session
+        #: The TLS context of all connections; a renewed certificate applies to later ones.
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.num_tickets = 0  # runners keep their connection and never resume a session
         #: PEM.
         self.authority = ""
         #: Cached verdict of `trouble`: (host, identity of the files, sentence, valid until on the monotonic clock).
         self._judged: tuple[str, tuple[int, ...], str, float] = ("", (), "", 0.0)
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """The TLS context of all connections; a renewed certificate applies to later ones."""
-        return self._context
 
     @property
     def is_fresh(self) -> bool:
@@ -55,7 +51,7 @@ class TrialTls:
                 return
             text = authority.read_text("ascii")
             client_context(text)
-            self._context.load_cert_chain(certificate, key)
+            self.context.load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             reason = getattr(error, "strerror", None) or str(error)
             sentence = f"the trial listener's certificate {certificate} cannot be used ({reason}); {_FIX}"
@@ -88,7 +84,7 @@ class TrialTls:
         """
         to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
         runner = client_context(self.authority).wrap_bio(to_client, to_server, server_hostname=host)
-        listener = self._context.wrap_bio(to_server, to_client, server_side=True)
+        listener = self.context.wrap_bio(to_server, to_client, server_side=True)
         try:
             for _ in range(_ROUNDS):
                 _step(runner)

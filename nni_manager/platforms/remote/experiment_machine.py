@@ -79,7 +79,7 @@ class ExperimentMachine:
         self._trouble = ""
         self._since_s = time.time()
         #: The path of the code there; empty: it is not there yet.
-        self._archive = ""
+        self.archive = ""
         self._progress = ""
         #: Why it is excluded for a while, though it answers; empty: it is not.
         self._aside = ""
@@ -191,7 +191,7 @@ class ExperimentMachine:
 
     @property
     def takes_jobs(self) -> bool:
-        return self.is_up and not self.entry.is_drained and bool(self._archive or self.code_error)
+        return self.is_up and not self.entry.is_drained and bool(self.archive or self.code_error)
 
     @property
     def is_out_of_use(self) -> bool:
@@ -212,7 +212,7 @@ class ExperimentMachine:
             return f"{host} unreachable since {since} ({self._fault_words or self._trouble or 'connecting'})"
         if self.entry.is_drained:
             return f"{host} is drained"
-        if self._archive:
+        if self.archive:
             return ""
         doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
         return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
@@ -289,7 +289,7 @@ class ExperimentMachine:
             self._shipping = asyncio.create_task(self._ship(), name=f"code to {self.entry.address.host}")
 
     def _on_down(self) -> None:
-        self._archive = self._aside = ""
+        self.archive = self._aside = ""
         if self._shipping is not None:
             self._shipping.cancel()
         self._changed()
@@ -301,7 +301,7 @@ class ExperimentMachine:
         try:
             if wrong := await trial_python.trouble(self.entry, self._python_version):
                 return self.set_aside(wrong)
-            self._archive = await (self._send_code() if self._shared is None else self._share(self._shared))
+            self.archive = await (self._send_code() if self._shared is None else self._share(self._shared))
             self.code_error = self._aside = ""
         except (PlatformError, OSError) as error:
             return self.set_aside(str(error) if self._shared is not None else f"the code was not sent: {error}")
@@ -321,7 +321,7 @@ class ExperimentMachine:
         """
         if why != self._aside:
             log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
-        self._archive, self._aside = "", why
+        self.archive, self._aside = "", why
         if self._shipping is not None and self._shipping is not asyncio.current_task():
             self._shipping.cancel()
         again = self._ship(self._refused_jobs.next_wait())
@@ -358,17 +358,12 @@ class ExperimentMachine:
         if self._shared is None:
             return report
         explained = self._shared.explained(report, REMOTE_FIELD)
-        if explained is not report and self._archive:
+        if explained is not report and self.archive:
             self.set_aside(explained.message)
         return explained
 
     def _tell_progress(self, there: int, size: int) -> None:
         self._progress = f", {there / 1e6:.0f} of {size / 1e6:.0f} MB"
-
-    @property
-    def archive(self) -> str:
-        """The path of the code on the machine; empty: it was not sent yet."""
-        return self._archive
 
     @property
     def folder(self) -> str:
