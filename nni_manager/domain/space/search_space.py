@@ -60,28 +60,38 @@ class SearchSpace:
             groups[place.parent][place.name] = value
         return groups[()]
 
+    def values(self, parameters: object) -> dict[Key, object]:
+        """What the parameters have at each place, values outside of the space too; of a nested choice the branch."""
+        return self._read(parameters)[0]
+
     def picks(self, parameters: object) -> dict[Key, object] | None:
         """The choices by which `choose` makes `parameters`; None when they are not of this space."""
-        picks: dict[Key, object] = {}
-        groups: dict[Key, object] = {(): parameters}
-        for place in self.places:
-            if place.parent not in groups:
-                continue
-            group = groups[place.parent]
-            if not isinstance(group, Mapping) or place.name not in group:
-                return None
-            value = group[place.name]
-            if place.branches:
-                name = value.get("_name") if isinstance(value, Mapping) else None
-                branch = place.branches.index(name) if name in place.branches else -1
-                groups[*place.key, branch] = value
-                value = branch
-            if not place.dimension.contains(value):
-                return None
-            picks[place.key] = value
+        picks, groups = self._read(parameters)
+        expected = [place for place in self.places if place.parent in groups]
+        if not all(place.key in picks and place.dimension.contains(picks[place.key]) for place in expected):
+            return None
         entries = sum(len(group) if isinstance(group, Mapping) else 0 for group in groups.values())
         # nothing else may stand there, but for the `_name` of each branch
         return picks if isinstance(parameters, Mapping) and entries == len(picks) + len(groups) - 1 else None
+
+    def _read(self, parameters: object) -> tuple[dict[Key, object], dict[Key, object]]:
+        """(place → value, group → what stands there), of what there is."""
+        values: dict[Key, object] = {}
+        groups: dict[Key, object] = {(): parameters}
+        for place in self.places:
+            group = groups.get(place.parent)
+            if not isinstance(group, Mapping) or place.name not in group:
+                continue
+            value = group[place.name]
+            if place.branches:
+                name = value.get("_name") if isinstance(value, Mapping) else None
+                if name not in place.branches:
+                    continue
+                branch = place.branches.index(name)
+                groups[*place.key, branch] = value
+                value = branch
+            values[place.key] = value
+        return values, groups
 
     def contains(self, parameters: object) -> bool:
         return self.picks(parameters) is not None

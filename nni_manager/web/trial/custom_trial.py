@@ -78,7 +78,7 @@ def prefilled(space: object, parameters: object) -> TrialForm:
     if parsed is None:
         text = "{}" if parameters is None else json.dumps(parameters, ensure_ascii=False, indent=2)
         return TrialForm(fields=(_json_field(text),))
-    values = _values(parsed, parameters)
+    values = parsed.values(parameters)
     return TrialForm(
         fields=tuple(_field(parsed, number, values) for number in range(len(parsed.places))),
         kept=_kept(parsed, parameters),
@@ -94,7 +94,7 @@ def sent(space: object, parameters: object, form: Mapping[str, str]) -> TrialFor
     fields = tuple(replace(one, text=form.get(one.name, "")) for one in filled.fields)
     values: dict[Key, object] = {}
     checked = tuple(
-        _checked(one, place, fields, values, _values(parsed, parameters).get(place.key))
+        _checked(one, place, fields, values, parsed.values(parameters).get(place.key))
         for one, place in zip(fields, parsed.places, strict=True)
     )
     found = TrialForm(fields=checked, kept=filled.kept)
@@ -131,26 +131,6 @@ def _sent_json(form: Mapping[str, str]) -> TrialForm:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no number in JSON")
-
-
-def _values(space: SearchSpace, parameters: object) -> dict[Key, object]:
-    """Each place → the value that the parameters have there, also one outside of the space."""
-    groups: dict[Key, object] = {(): parameters}
-    values: dict[Key, object] = {}
-    for place in space.places:
-        group = groups.get(place.parent)
-        if not isinstance(group, Mapping) or place.name not in group:
-            continue
-        value = group[place.name]
-        if place.branches:
-            name = value.get("_name") if isinstance(value, Mapping) else None
-            if name not in place.branches:
-                continue
-            index = place.branches.index(name)
-            groups[*place.key, index] = value
-            value = index
-        values[place.key] = value
-    return values
 
 
 def _kept(space: SearchSpace, parameters: object) -> dict[str, object]:
