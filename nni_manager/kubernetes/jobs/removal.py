@@ -35,11 +35,7 @@ async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterab
 
 async def remove(cluster: Cluster, resource: Resource, memories: Iterable[JobMemory]) -> None:
     """Removes jobs, and with them what they own. Quiet for missing ones. Raises Refusal."""
-
-    async def remove_one(memory: JobMemory) -> None:
-        await cluster.delete(resource, memory.name, uid=memory.uid)
-
-    await _each(memories, remove_one)
+    await _each(memories, lambda memory: cluster.delete(resource, memory.name, uid=memory.uid))
 
 
 async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], job_names: frozenset[str] | None) -> None:

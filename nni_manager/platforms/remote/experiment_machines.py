@@ -24,7 +24,6 @@ from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.machine_jobs import JobLocations
-from nni_manager.shared_storage.shared_folder import SharedFolder
 
 log = logging.getLogger(__name__)
 
@@ -89,25 +88,14 @@ class Known:
 
 
 class ExperimentMachines:
-    """The machines of one service, by the keys of their connections; used between `start` and `stop`."""
+    """The machines of one service, by the keys of their connections; used between `start` and `stop`. `make`: makes
+    one of its entry."""
 
-    def __init__(
-        self,
-        host: Host,
-        locations: JobLocations,
-        changed: Callable[[], None],
-        *,
-        has_gpus: bool,
-        shared: SharedFolder | None,
-        python_version: str,
-    ) -> None:
+    def __init__(self, host: Host, locations: JobLocations, make: Callable[[Entry], ExperimentMachine]) -> None:
         self._host = host
         self._folder = host.folder / host.service
         self._locations = locations
-        self._changed = changed
-        self._has_gpus = has_gpus
-        self._shared = shared
-        self._python_version = python_version
+        self._make = make
         self._renewing: asyncio.Task[None] | None = None
         #: One write at a time of the file of former machines.
         self._writing = asyncio.Lock()
@@ -130,19 +118,7 @@ class ExperimentMachines:
         """Reads the machines of the list, and former ones that have jobs. Raises OSError."""
         known = await self.look_up(config)
         await self.keep(config)
-        self._all = {
-            key: ExperimentMachine(
-                one.entry,
-                self._host,
-                self._locations,
-                self._changed,
-                has_gpus=self._has_gpus,
-                shared=self._shared,
-                python_version=self._python_version,
-            )
-            for key, one in known.items()
-            if one.has_jobs
-        }
+        self._all = {key: self._make(one.entry) for key, one in known.items() if one.has_jobs}
 
     async def look_up(self, config: RemoteConfig) -> dict[str, Known]:
         """All machines of the list, and former ones that have had a job, by key. Raises OSError."""
@@ -152,7 +128,7 @@ class ExperimentMachines:
         """Writes the machines to the file that the next daemon reads. Raises OSError."""
         if self._host.folder.is_dir():  # a plan is made for no experiment
             async with self._writing:
-                await asyncio.to_thread(self._keep, config)
+                await asyncio.to_thread(lambda: save_machines(self._folder, self._sections(config), self._host.private))
 
     async def start(self) -> None:
         """Starts the use of all machines. Raises BadCredentials when all of them refuse."""
@@ -181,9 +157,6 @@ class ExperimentMachines:
             await self.keep(config)
         except OSError as error:
             log.warning("which machines there are is not written down: %s", error)
-
-    def _keep(self, config: RemoteConfig) -> None:
-        save_machines(self._folder, self._sections(config), self._host.private)
 
     def _look_up(self, config: RemoteConfig) -> dict[str, Known]:
         self._locations.load()

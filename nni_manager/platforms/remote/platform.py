@@ -8,6 +8,7 @@ import base64
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
@@ -40,14 +41,16 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
         if self._shared is not None:
             self.capabilities = replace(self.capabilities, removes_checkpoints=False)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
-        self._machines = ExperimentMachines(
-            host,
-            self._locations,
-            self._on_change,
+        make = partial(
+            ExperimentMachine,
+            host=host,
+            locations=self._locations,
+            changed=self._on_change,
             has_gpus=bool(self._gpu_number),
             shared=self._shared,
             python_version=config.trial_python_version or "",
         )
+        self._machines = ExperimentMachines(host, self._locations, make)
         #: None where trials have no GPUs of their own.
         self._pool: MachinePool | None = None
 

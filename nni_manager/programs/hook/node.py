@@ -66,7 +66,7 @@ class Launch:
         for number in _SIGNALS:  # from now on there is something to stop
             signal.signal(number, lambda *_: self._news.put(_SIGNAL))
         try:
-            {"create": self._create, "resume": self._resume, "view": self._view}[self._given.action](config)
+            {"create": self._create, "resume": self._open_again, "view": self._open_again}[self._given.action](config)
         except NniManagerError as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             raise
@@ -85,7 +85,7 @@ class Launch:
         with waiting_for_daemon_end(client), suppress(NotFound):
             client.stop(self._given.experiment_id)
 
-    # The three actions
+    # The actions
 
     def _create(self, config: dict[str, Any]) -> None:
         _require_tuner(self._given, config)
@@ -103,15 +103,11 @@ class Launch:
         is_debug = self._given.is_debug and not config.get("debug")
         client.create(**fields, id=self._given.experiment_id, endpoint=self._endpoint, debug=is_debug)
 
-    def _resume(self, config: dict[str, Any]) -> None:
-        client, id_ = self._client(), self._given.experiment_id
+    def _open_again(self, config: dict[str, Any]) -> None:
+        client = self._client()
+        verb = client.resume if self._given.action == "resume" else client.view
         with _elsewhere(client, self._given) as directory:
-            client.resume(id_, endpoint=self._endpoint, working_directory=directory)
-
-    def _view(self, config: dict[str, Any]) -> None:
-        client, id_ = self._client(), self._given.experiment_id
-        with _elsewhere(client, self._given) as directory:
-            client.view(id_, endpoint=self._endpoint, working_directory=directory)
+            verb(self._given.experiment_id, endpoint=self._endpoint, working_directory=directory)
 
     @property
     def _endpoint(self) -> dict[str, Any]:
