@@ -10,17 +10,44 @@ import abc
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Capabilities, ConfigT, Host, Platform
 from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage
 from nni_manager.web_services.account import WebAccount, WebLease
 from nni_manager.web_services.shared_list import SharedList
+
+log = logging.getLogger(__name__)
+
+#: Most characters of an unknown word in the log.
+_MOST_SHOWN = 100
+
+
+class StateTable:
+    """The states of jobs by a service's words. A word outside the table is UNKNOWN, which changes nothing, and is
+    logged once.
+
+    `states`: words that map to UNKNOWN are expected and not logged.
+    """
+
+    def __init__(self, service: str, states: Mapping[str, JobState]) -> None:
+        self._service = service
+        self._states = states
+        self._named: set[str] = set()
+
+    def state(self, word: str) -> JobState:
+        state = self._states.get(word)
+        if state is None and word not in self._named:
+            self._named.add(word)
+            shown = word[:_MOST_SHOWN]
+            log.warning("%s says %r of a job, which is in no table; the trial stays as it is", self._service, shown)
+        return state or JobState.UNKNOWN
 
 
 class UnlistedJobs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nni_manager.domain.job import JobState
-from nni_manager.web_services.state_table import StateTable
+from nni_manager.web_services.jobs import StateTable
 
 pytestmark = pytest.mark.unit
 

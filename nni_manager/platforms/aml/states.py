@@ -29,7 +29,7 @@ from typing import Any
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.web_services.state_table import StateTable
+from nni_manager.web_services.jobs import StateTable
 
 STATES: Mapping[str, JobState] = {
     "NotStarted": JobState.PENDING,

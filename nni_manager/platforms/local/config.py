@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nni_manager.domain.experiment import Json
-from nni_manager.machines import gpu_fields
 from nni_manager.platform_kit.section_model import (
     NAS_MODE,
     TRIAL,
@@ -16,6 +15,8 @@ from nni_manager.platform_kit.section_model import (
     GpuIndices,
     PlatformSection,
     Remark,
+    gpu_faults,
+    gpu_warnings,
     marked,
 )
 
@@ -74,7 +75,7 @@ class LocalConfig(PlatformSection):
         return value
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
-        yield from gpu_fields.faults(
+        yield from gpu_faults(
             self.trial_gpu_number,
             gpu_indices=self.gpu_indices,
             gpu_memory=self.trial_gpu_memory,
@@ -82,7 +83,7 @@ class LocalConfig(PlatformSection):
         )
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
-        yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=self.use_active_gpu)
+        yield from gpu_warnings(self.trial_gpu_number, use_active_gpu=self.use_active_gpu)
 
 
 #: The section in NNI's first format.

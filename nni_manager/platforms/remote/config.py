@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.machines import gpu_fields
 from nni_manager.platform_kit.section_model import (
     NAS_MODE,
     TRIAL,
@@ -17,6 +16,8 @@ from nni_manager.platform_kit.section_model import (
     Part,
     PlatformSection,
     Remark,
+    gpu_faults,
+    gpu_warnings,
     marked,
     secret,
 )
@@ -94,13 +95,13 @@ class RemoteConfig(PlatformSection):
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
-            yield from gpu_fields.faults(
+            yield from gpu_faults(
                 self.trial_gpu_number,
                 gpu_indices=machine.gpu_indices if self.trial_gpu_number else None,
                 max_trial_number_per_gpu=machine.max_trial_number_per_gpu,
                 above=f"machineList[{number}].",
             )
-        yield from gpu_fields.faults(
+        yield from gpu_faults(
             self.trial_gpu_number, gpu_indices=None, max_trial_number_per_gpu=None, gpu_memory=self.trial_gpu_memory
         )
         yield from self._doubles()
@@ -118,7 +119,7 @@ class RemoteConfig(PlatformSection):
             above = f"machineList[{number}]."
             if machine.gpu_indices and not self.trial_gpu_number:  # NNI's own examples have it
                 yield f"{above}gpuIndices", "changes nothing while trialGpuNumber is 0 or not set"
-            yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=machine.use_active_gpu, above=above)
+            yield from gpu_warnings(self.trial_gpu_number, use_active_gpu=machine.use_active_gpu, above=above)
 
 
 #: The section in NNI's first format.

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.platform_kit.testing.accepting import some_turns, stop_accepting
+from nni_manager.platform_kit.testing.middlebox import some_turns, stop_accepting
 
 
 @dataclass(slots=True)

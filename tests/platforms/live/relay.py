@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from kubernetes_asyncio import client, config
 
-from nni_manager.platform_kit.testing.accepting import stop_accepting
+from nni_manager.platform_kit.testing.middlebox import stop_accepting
 from tests.certificates import Authority
 
 _REQUEST = re.compile(rb"^(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
