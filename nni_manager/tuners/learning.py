@@ -12,7 +12,7 @@ import random
 from abc import abstractmethod
 from bisect import insort
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from nni_manager.domain.metrics import OptimizeModeName, default_number
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
@@ -39,17 +39,53 @@ class Observation:
     units: Units = field(compare=False)
 
 
-class LearningTuner(Tuner):
-    """Base of tuners that learn from results. `seed`: any whole number; without one, every process draws differently.
+#: What a result is worth: a loss, or several.
+W = TypeVar("W")
+
+
+class RememberingTuner(Tuner, Generic[W]):
+    """Remembers results and running trials, whatever search space they are of. `seed`: any whole number; without one,
+    every process draws differently."""
+
+    def __init__(self, *, seed: int | None) -> None:
+        self.seed = chosen_seed(seed)
+        self.space = SearchSpace(places=())
+        #: Parameters and what they are worth, in the order they came in; imported ones stand before the others.
+        self.foreign: list[tuple[object, W]] = []
+        self.learned: list[tuple[object, W]] = []
+        #: The parameters of trials that run, by their ids.
+        self.pending: dict[int, object] = {}
+        self.failed = 0
+
+    @abstractmethod
+    def judge(self, value: object) -> W | None:
+        """What a result is worth; None: it is no result."""
+
+    @abstractmethod
+    def sort_out(self) -> None:
+        """Reads everything anew, for another search space or imported results."""
+
+    def update_search_space(self, search_space: object) -> None:
+        self.space = parse(search_space)
+        self.sort_out()
+
+    def import_data(self, data: Data) -> None:
+        for entry in data:
+            if (worth := self.judge(entry.get("value"))) is not None:
+                self.foreign.append((entry.get("parameter"), worth))
+        self.sort_out()
+
+
+class LearningTuner(RememberingTuner[float]):
+    """Base of tuners that learn from results.
 
     A trial without a finite result is no observation: `ended` has those that failed or were stopped early, too, for
     algorithms that learn from them.
     """
 
     def __init__(self, *, optimize_mode: OptimizeModeName, seed: int | None) -> None:
+        super().__init__(seed=seed)
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
-        self.seed = chosen_seed(seed)
-        self.space = SearchSpace(places=())
         #: Observations of the current search space, in the order in which they came in.
         self.observed: list[Observation] = []
         #: The same from best to worst.
@@ -57,14 +93,9 @@ class LearningTuner(Tuner):
         #: What `observed` has, and trials of this space that failed, were stopped early, or had no finite result: their
         #: loss is infinite.
         self.ended: list[tuple[Units, float]] = []
-        #: The same, whatever search space they are of.
-        self._imported: list[tuple[object, float]] = []
-        self._learned: list[tuple[object, float]] = []
-        self._pending: dict[int, object] = {}
         self._running: dict[int, Units] = {}
         #: How many of `observed` and of `ended`, the first ones, come from elsewhere.
         self.imported = 0
-        self._failed = 0
 
     @abstractmethod
     def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
@@ -73,9 +104,9 @@ class LearningTuner(Tuner):
     def forget(self) -> None:
         """Called when `observed` is made anew: drops what was computed from it."""
 
-    def update_search_space(self, search_space: object) -> None:
-        self.space = parse(search_space)
-        self._sort_out()
+    def judge(self, value: object) -> float | None:
+        number = default_number(value)
+        return self._sign * number if number is not None and math.isfinite(number) else None
 
     def propose(self, parameter_id: int) -> dict[str, object]:
         parameters = self.suggest(parameter_id, random.Random(f"{self.seed}/{parameter_id}"))  # noqa: S311 - no secret
@@ -84,13 +115,12 @@ class LearningTuner(Tuner):
 
     def learn(self, result: Result) -> None:
         if result.parameter_id is not None:
-            self._pending.pop(result.parameter_id, None)
+            self.pending.pop(result.parameter_id, None)
             self._running.pop(result.parameter_id, None)
-        number = default_number(result.value)
-        if number is not None and math.isfinite(number):
-            self._keep(result.parameters, self._sign * number)
+        if (loss := self.judge(result.value)) is not None:
+            self._keep(result.parameters, loss)
         else:
-            self._failed += 1
+            self.failed += 1
             if result.status in _BAD:
                 self._keep(result.parameters, math.inf)
 
@@ -98,15 +128,8 @@ class LearningTuner(Tuner):
         if pending.parameter_id is not None:
             self._add_running(pending.parameter_id, pending.parameters)
 
-    def import_data(self, data: Data) -> None:
-        for entry in data:
-            number = default_number(entry.get("value"))
-            if number is not None and math.isfinite(number):
-                self._imported.append((entry.get("parameter"), self._sign * number))
-        self._sort_out()
-
     def state(self) -> dict[str, object]:
-        return {"learned": len(self.observed), "failed": self._failed, "running": len(self._running)}
+        return {"learned": len(self.observed), "failed": self.failed, "running": len(self._running)}
 
     # What algorithms ask
 
@@ -141,23 +164,22 @@ class LearningTuner(Tuner):
         return source.random() if known is None else known
 
     def _keep(self, parameters: object, loss: float) -> None:
-        self._learned.append((parameters, loss))
+        self.learned.append((parameters, loss))
         self._observe(parameters, loss)
 
     def _add_running(self, parameter_id: int, parameters: object) -> None:
-        self._pending[parameter_id] = parameters
+        self.pending[parameter_id] = parameters
         if (units := self.units(parameters)) is not None:
             self._running[parameter_id] = units
 
-    def _sort_out(self) -> None:
-        """Reads everything anew, for another search space or imported results."""
+    def sort_out(self) -> None:
         self.observed, self.ranked, self.ended, self._running = [], [], [], {}
-        for parameters, loss in self._imported:
+        for parameters, loss in self.foreign:
             self._observe(parameters, loss)
         self.imported = len(self.observed)
-        for parameters, loss in self._learned:
+        for parameters, loss in self.learned:
             self._observe(parameters, loss)
-        for parameter_id, pending in self._pending.items():
+        for parameter_id, pending in self.pending.items():
             self._add_running(parameter_id, pending)
         self.forget()
 

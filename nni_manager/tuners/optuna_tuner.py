@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.space.dimension import Choice
-from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
-from nni_manager.tuners.contract import Data, Pending, Result, Tuner
-from nni_manager.tuners.random import chosen_seed, draw
+from nni_manager.domain.space.search_space import Key, PlacedDimension
+from nni_manager.tuners.contract import Pending, Result
+from nni_manager.tuners.learning import RememberingTuner, W
+from nni_manager.tuners.random import draw
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -27,31 +28,18 @@ if TYPE_CHECKING:
 
 #: What `SearchSpace.picks` answers.
 Picks = dict[Key, object]
-#: What a result is worth: a loss, or several.
-W = TypeVar("W")
 
 
-class OptunaTuner(Tuner, Generic[W]):
-    """`seed`: any whole number; without one, every process draws differently."""
+class OptunaTuner(RememberingTuner[W]):
+    """What is worth nothing teaches nothing."""
 
     #: Number of results before which parameters are drawn at random.
     startup: int
 
     def __init__(self, *, seed: int | None) -> None:
-        self._seed = chosen_seed(seed)
-        self.space = SearchSpace(places=())
-        #: Parameters and what they are worth, in the order they came in; imported ones stand before the others.
-        self._imported: list[tuple[object, W]] = []
-        self._learned: list[tuple[object, W]] = []
-        #: Those of them that belong to the current search space.
+        super().__init__(seed=seed)
+        #: The results that belong to the current search space.
         self.known: list[tuple[Picks, W]] = []
-        #: The parameters of trials that run, by their ids.
-        self.pending: dict[int, object] = {}
-        self._failed = 0
-
-    @abstractmethod
-    def judge(self, value: object) -> W | None:
-        """What a result is worth; None: it teaches nothing."""
 
     @abstractmethod
     def ask(self, parameter_id: int) -> dict[str, object]:
@@ -61,14 +49,10 @@ class OptunaTuner(Tuner, Generic[W]):
     def forget(self) -> None:
         """Called when `known` is made anew: drops what was made of it."""
 
-    def update_search_space(self, search_space: object) -> None:
-        self.space = parse(search_space)
-        self._sort_out()
-
     def propose(self, parameter_id: int) -> dict[str, object]:
         # without a result there is no basis, whatever `startup` is
         is_early = len(self.known) < max(self.startup, 1)
-        parameters = draw(self.space, self._seed, parameter_id) if is_early else self.ask(parameter_id)
+        parameters = draw(self.space, self.seed, parameter_id) if is_early else self.ask(parameter_id)
         self.pending[parameter_id] = parameters
         return parameters
 
@@ -76,26 +60,20 @@ class OptunaTuner(Tuner, Generic[W]):
         if result.parameter_id is not None:
             self.pending.pop(result.parameter_id, None)
         if (worth := self.judge(result.value)) is None:
-            self._failed += 1
+            self.failed += 1
             return
-        self._learned.append((result.parameters, worth))
-        self.known += self._of_this_space(self._learned[-1:])
+        self.learned.append((result.parameters, worth))
+        self.known += self._of_this_space(self.learned[-1:])
 
     def adopt(self, pending: Pending) -> None:
         if pending.parameter_id is not None:
             self.pending[pending.parameter_id] = pending.parameters
 
-    def import_data(self, data: Data) -> None:
-        for entry in data:
-            if (worth := self.judge(entry.get("value"))) is not None:
-                self._imported.append((entry.get("parameter"), worth))
-        self._sort_out()
-
     def state(self) -> dict[str, object]:
-        return {"learned": len(self.known), "failed": self._failed, "running": len(self.pending)}
+        return {"learned": len(self.known), "failed": self.failed, "running": len(self.pending)}
 
-    def _sort_out(self) -> None:
-        self.known = self._of_this_space(self._imported + self._learned)
+    def sort_out(self) -> None:
+        self.known = self._of_this_space(self.foreign + self.learned)
         self.forget()
 
     def _of_this_space(self, results: Iterable[tuple[object, W]]) -> list[tuple[Picks, W]]:
@@ -109,7 +87,7 @@ class OptunaTuner(Tuner, Generic[W]):
         return self._of_this_space((self.pending[number], lie) for number in sorted(self.pending))
 
     def seed_of(self, parameter_id: int) -> int:
-        return int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
+        return int.from_bytes(hashlib.sha256(f"{self.seed}/{parameter_id}".encode()).digest()[:4], "big")
 
     def drawn(self, trial: Trial) -> dict[str, object]:
         """The parameters that Optuna suggests for a trial."""
