@@ -92,14 +92,11 @@ _QUESTION = "\nExperiment {id} is still at work: [s]top it, [l]eave it at work, 
 def _goes_on(experiment: Followed) -> bool:
     """Asks what Ctrl-C is to do; whether waiting goes on. Without a person the experiment is stopped, as by
     `nnictl create --foreground`; a second Ctrl-C leaves it at work."""
-    answer = input(_QUESTION.format(id=experiment.id)).strip().lower() if _asks() else "s"
+    # at a terminal, or in a notebook, whose kernel replaces `input`
+    is_a_person_there = "ipykernel" in sys.modules or bool(sys.stdin and sys.stdin.isatty())
+    answer = input(_QUESTION.format(id=experiment.id)).strip().lower() if is_a_person_there else "s"
     if answer.startswith("c"):
         return True
     if not answer.startswith("l"):
         experiment.stop()
     return False
-
-
-def _asks() -> bool:
-    """Whether there is a person to ask: a terminal, or a notebook, whose kernel replaces `input`."""
-    return "ipykernel" in sys.modules or bool(sys.stdin and sys.stdin.isatty())

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 def experiment(state: State, trials: Trials) -> str:
     """The HTML of an experiment as it is now."""
-    facts = [f"<b>Experiment {escape(state['id'])}</b> {escape(str(state.get('name') or ''))}", _progress(state)]
+    facts = [
+        f"<b>Experiment {escape(state['id'])}</b> {escape(str(state.get('name') or ''))}",
+        f"{escape(state['status'])}, {escape(progress.line(progress.read(state)))}",
+    ]
     if state["hold"]:
         facts.append(f"On hold: {escape(state['hold']['sentence'])}")
     if best := state["best"]:
@@ -25,7 +28,3 @@ def experiment(state: State, trials: Trials) -> str:
     results = ((one.number, one.value) for one in trials)
     drawing = best_so_far.drawing(results, maximize=state.get("optimizeMode") == "maximize")
     return "<div>" + "".join(f"<div>{fact}</div>" for fact in facts) + drawing + "</div>"
-
-
-def _progress(state: State) -> str:
-    return f"{escape(state['status'])}, {escape(progress.line(progress.read(state)))}"

@@ -106,7 +106,11 @@ class BracketTuner(Tuner):
             self.import_data(data)
         losses = {result.trial_id: self._loss(result.value) for result in history}
         known: list[Result | Pending] = [*history, *unfinished]
-        own = [(one.parameter_id, one) for one in known if one.parameter_id is not None and _is_own(one)]
+        own = [
+            (one.parameter_id, one)
+            for one in known
+            if one.parameter_id is not None and one.source is not ParameterSource.CUSTOMIZED
+        ]
         for parameter_id, trial in sorted(own, key=lambda one: one[0]):
             config, budget = self._split(trial.parameters)
             if isinstance(config, dict) and self.space.contains(config):
@@ -136,10 +140,6 @@ class BracketTuner(Tuner):
         config = {name: value for name, value in parameters.items() if name != BUDGET}
         budget = parameters[BUDGET]
         return config, budget if isinstance(budget, int | float) else self.most
-
-
-def _is_own(trial: Result | Pending) -> bool:
-    return trial.source is not ParameterSource.CUSTOMIZED
 
 
 class Hyperband(BracketTuner):

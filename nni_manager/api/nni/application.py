@@ -41,7 +41,9 @@ def create_nni_application(context: ApiContext) -> ASGIApp:
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if not await statuses.answer_at_once(scope, send):
-            await answers(_without_last_slash(scope), receive, send)
+            path: str = scope["path"]
+            has_last_slash = path.endswith("/") and path.startswith(ROOT)
+            await answers({**scope, "path": path[:-1]} if has_last_slash else scope, receive, send)
 
     return application
 
@@ -107,11 +109,6 @@ async def _version(_: Request, context: ApiContext, id_: str) -> Response:
     """
     version = context.version
     return Response(version + ".0" * (2 - version.count(".")), media_type="application/json")
-
-
-def _without_last_slash(scope: Scope) -> Scope:
-    path: str = scope["path"]
-    return {**scope, "path": path[:-1]} if path.endswith("/") and path.startswith(ROOT) else scope
 
 
 async def _on_domain_error(_: Request, error: Exception) -> Response:

@@ -82,15 +82,12 @@ class PlaceholderProcesses:
         await process.wait()
         if self._processes.get(id_) is not process:
             return  # it was ended with its experiment
-        if process.returncode == -signal.SIGTERM and not await self._does_daemon_end():
+        # the daemon may end by the same signal, which then was no request to stop the experiment
+        if process.returncode == -signal.SIGTERM and not await happened(self._stopping, asyncio.timeout(_DAEMON_TOO_S)):
             await self._stop(id_)
         else:
             await asyncio.sleep(_AGAIN_S)
         self.on_loss()
-
-    async def _does_daemon_end(self) -> bool:
-        """Whether the daemon ends too: then the signal was not a request to stop the experiment."""
-        return await happened(self._stopping, asyncio.timeout(_DAEMON_TOO_S))
 
     async def _stop(self, id_: str) -> None:
         log.info("experiment %s is stopped: its process was terminated", id_, extra={"action": "stop"})

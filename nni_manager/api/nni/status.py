@@ -87,11 +87,12 @@ class StatusAnswers:
         entry, live = await service.entry(id_), service.live(id_)
         if entry.is_open and not (entry.status.is_closed or live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
+        status = entry.status if entry.status.is_closed else None  # the experiment's database may not have it
         found: list[Readable] = []  # its last entry is the one that was read
 
         def choose(read: Readable) -> Callable[[sqlite3.Connection], Response]:
             found.append(read)
-            return lambda c: _response_of_closed(c, entry, live)
+            return lambda c: _response(experiments.load(c), live, status)
 
         response = await service.read_by(id_, choose)
         return self._keep(found[-1], (entry, live.problem), response)
@@ -99,11 +100,6 @@ class StatusAnswers:
 
 def _response(row: StoredExperiment, live: Live, status: ExperimentStatus | None = None) -> Response:
     return json_text(json.dumps({"status": status or row.status, "errors": overview.errors(row, live)}))
-
-
-def _response_of_closed(connection: sqlite3.Connection, entry: Entry, live: Live) -> Response:
-    closed = entry.status if entry.status.is_closed else None  # the experiment's database may not have it
-    return _response(experiments.load(connection), live, closed)
 
 
 async def show_metadata(request: Request, context: ApiContext, id_: str) -> Response:

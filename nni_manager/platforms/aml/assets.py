@@ -48,14 +48,11 @@ class Assets:
         archive = await packed(self._code)
         async with self._putting:
             if archive not in self._known:
-                await self._put_environment(account)
+                path = f"environments/{job.environment_name(self._config)}/versions/1"
+                if await account.get(path) is None:
+                    await _put_or_find(account, path, {"image": self._config.docker_image, "osType": "Linux"})
                 self._known[archive] = await self._put_code(account, blobs, archive)
             return self._known[archive]
-
-    async def _put_environment(self, account: AmlAccount) -> None:
-        path = f"environments/{job.environment_name(self._config)}/versions/1"
-        if await account.get(path) is None:
-            await _put_or_find(account, path, {"image": self._config.docker_image, "osType": "Linux"})
 
     async def _put_code(self, account: AmlAccount, blobs: Blobs, archive: Path) -> str:
         code = await asyncio.to_thread(archive.read_bytes)

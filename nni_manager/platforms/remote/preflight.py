@@ -57,12 +57,10 @@ async def look(
 
 def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
     usable = any(all(one.severity not in _FATAL for one in findings) for findings in found)
-    return [_lighter(one) if usable and not _is_of_python(one) else one for findings in found for one in findings]
-
-
-def _is_of_python(finding: PreflightFinding) -> bool:
-    """Whether it is about the Python of trials: a machine with another one is there and stays as it is."""
-    return finding.subject.endswith(_PYTHON)
+    # a machine with another Python for trials is there, and stays as it is
+    return [
+        _lighter(one) if usable and not one.subject.endswith(_PYTHON) else one for findings in found for one in findings
+    ]
 
 
 _FATAL = (Severity.WRONG, Severity.AWAY)

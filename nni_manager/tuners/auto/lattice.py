@@ -31,7 +31,8 @@ class Lattice:
         self.categories = np.array([_is_category(place) for place in space.places], dtype=bool)
         self.least_steps = np.array([_least_step(place) for place in space.places])
         #: For each feature the dimension that it belongs to: an index of a length scale.
-        self.groups = np.array([column for column, place in enumerate(space.places) for _ in range(_width(place))], int)
+        widths = [_options(place) if _is_category(place) else 1 for place in space.places]
+        self.groups = np.array([column for column, width in enumerate(widths) for _ in range(width)], int)
 
     def rows(self, units: Sequence[Mapping[Key, float]]) -> Array:
         made = [[one.get(place.key, 0.5) for place in self.places] for one in units]
@@ -102,7 +103,3 @@ def _ascends(options: tuple[object, ...]) -> bool:
 def _options(place: PlacedDimension) -> int:
     assert isinstance(place.dimension, Choice)
     return place.dimension.size
-
-
-def _width(place: PlacedDimension) -> int:
-    return _options(place) if _is_category(place) else 1

@@ -165,7 +165,9 @@ async def _page_of(context: PagesContext, entries: list[Entry], query: ListQuery
         value, sign = _BY_ROW[query.sort], -1 if query.is_reversed else 1
         rows = sorted(await _rows(context, entries), key=lambda row: _last_without(value(row), sign))[shown]
     told = [(row, context.service.live(row.entry.id)) for row in rows]
-    return await asyncio.to_thread(_completed, told, context.data_directory)
+    return await asyncio.to_thread(  # it looks for folders
+        lambda: [row if row.at_work else _with_problems(row, live, context.data_directory) for row, live in told]
+    )
 
 
 #: Orders that entries alone decide.
@@ -229,12 +231,8 @@ def _closed_one(results: KnownResults, entry: Entry) -> ListedExperiment:
     )
 
 
-def _completed(rows: Sequence[tuple[ListedExperiment, Live]], directory: Path | None) -> list[ListedExperiment]:
-    """Rows of closed experiments with what no database says of them; blocks, as it looks for their folders."""
-    return [row if row.at_work else _with_problems(row, live, directory) for row, live in rows]
-
-
 def _with_problems(row: ListedExperiment, live: Live, directory: Path | None) -> ListedExperiment:
+    """The row of a closed experiment with what no database says of it. Blocks."""
     hold = live.derived_hold
     told = tuple(filter(None, (hold.sentence if hold else "", live.problem)))
     return replace(row, hold=hold, errors=told or _missing(row.entry, directory))
