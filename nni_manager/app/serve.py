@@ -91,8 +91,13 @@ async def _serve(
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
         warnings = DaemonWarnings()
         endpoints = EndpointSockets(settings, allowed=trials, insecure=insecure)
-        neighbour = _neighbour(settings, endpoints, listen=listen)
-        trial_listener = TrialListenerSocket(settings, warnings, allowed=trials, neighbour=neighbour)
+        # the trial listener opens next to the service's port, else next to the first endpoint's
+        trial_listener = TrialListenerSocket(
+            settings,
+            warnings,
+            allowed=trials,
+            neighbour=lambda: settings.port if listen else endpoints.first_port or settings.port,
+        )
         supervisor, service = await stack.enter_async_context(
             experiments(settings, trial_listener, endpoints, warnings)
         )
@@ -263,11 +268,6 @@ def _users(settings: Settings) -> LocalUsers:
     """The local users allowed without a token. On an address that other machines reach, all are: there a token or
     ``--insecure`` is required."""
     return LocalUsers(settings.allow_local_users if ports.is_loopback(settings.host) else True)
-
-
-def _neighbour(settings: Settings, endpoints: EndpointSockets, *, listen: bool) -> Callable[[], int]:
-    """The port next to which the trial listener opens: the service's, else the first endpoint's."""
-    return lambda: settings.port if listen else endpoints.first_port or settings.port
 
 
 def _tune_interpreter() -> None:

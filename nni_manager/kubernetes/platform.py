@@ -10,6 +10,7 @@ import abc
 import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import ClassVar, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
@@ -159,8 +160,9 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             sends_code=self.sends_code(self.config),
             restarts=self.restarts(self.config),
         )
-        cluster.on_health.append(self._on_health)
-        self._stack.callback(cluster.on_health.remove, self._on_health)
+        wake = partial(self.host.wake, "")
+        cluster.on_health.append(wake)
+        self._stack.callback(cluster.on_health.remove, wake)
 
     async def _connect(self) -> Cluster:
         key, owner = self.access.key, f"{self.host.experiment_id}/{self.host.service}"
@@ -184,9 +186,6 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         await self._stack.aclose()
         self._stack = AsyncExitStack()
         self._lease, self._jobs, self._service = None, None, None
-
-    def _on_health(self) -> None:
-        self.host.wake("")
 
     async def _cluster(self) -> Cluster:
         assert self._lease is not None, "entered"

@@ -167,7 +167,8 @@ def _of_place(machine: MachineLedger, place: int, demand: Demand) -> str:
     users = machine.users().get(place, [])
     if machine.fits(place, demand, users):
         return ""
-    name, card = place_name(machine, place), machine.cards.get(place)
+    name = f"{'gpu' if machine.has_gpus else 'place'} {place} on {machine.called}"
+    card = machine.cards.get(place)
     if card is not None and card.error:
         return f"{name} is out of order: {card.error}"
     if card is not None and not demand.use_active and machine.foreign_on(card, users):
@@ -178,11 +179,6 @@ def _of_place(machine: MachineLedger, place: int, demand: Demand) -> str:
         return f"{name} {has} {', '.join(user.job for user in users)}"
     free = in_words(max(0, machine.free_bytes(place, users)))
     return f"{name} has {free} free of the {in_words(demand.memory_bytes)} that a trial needs"
-
-
-def place_name(machine: MachineLedger, place: int) -> str:
-    """A place in words, as ``gpu 0 on hostA``."""
-    return f"{'gpu' if machine.has_gpus else 'place'} {place} on {machine.called}"
 
 
 def _on_place(machine: MachineLedger, place: int, users: Sequence[User]) -> Mapping[str, object]:

@@ -80,11 +80,16 @@ class Change:
 
 @shared
 async def _config(request: Request) -> Response:
-    config, dimensions = await _masked(request), await _dimensions(request)
+    config, parameters = await _masked(request), (await ask(request, "columns", Query()))["parameters"]
     settings = {name: value for name, value in config.items() if name != _SPACE}
     record = await context_of(request).service.read(experiment_id(request), experiments.provenance)
     return await render_tab(
-        request, "config.html", tab="config", settings=list(lines(settings)), dimensions=dimensions, origin=record
+        request,
+        "config.html",
+        tab="config",
+        settings=list(lines(settings)),
+        dimensions=list(map(dimension, parameters)),
+        origin=record,
     )
 
 
@@ -188,10 +193,6 @@ def _space_of(text: str) -> dict[str, Any]:
 
 async def _masked(request: Request) -> dict[str, Any]:
     return mask(await config_of(context_of(request), experiment_id(request)))
-
-
-async def _dimensions(request: Request) -> list[Dimension]:
-    return [dimension(one) for one in (await ask(request, "columns", Query()))["parameters"]]
 
 
 def dimension(one: Mapping[str, Any]) -> Dimension:

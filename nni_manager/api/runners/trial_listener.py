@@ -229,7 +229,7 @@ class _Routes:
     async def version(self, runner: RunnerIdentity, body: Json) -> Json:
         version, channel, outboxes = posts.registration(body)
         welcome = await self._reports.register(runner, version, channel, outboxes)
-        code = await self._code_of(welcome) if posts.wants_code(body) else {}
+        code = await self._code_of(welcome) if body.get(protocol.INLINE_CODE) is True else {}
         return {
             "accepted": True,
             "managerVersion": self._reports.manager_version,

@@ -74,11 +74,6 @@ def registration(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
     return version.strip() or None, channel, _sizes(body) if "outboxes" in body else None
 
 
-def wants_code(body: Json) -> bool:
-    """Whether the answer to a registration may contain the code."""
-    return body.get(protocol.INLINE_CODE) is True
-
-
 def started(body: Json) -> tuple[int | None, int | None]:
     """(start of the command, time of the post), in milliseconds by the runner's clock."""
     return _count(body, "startedMs"), _count(body, "nowMs")

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from nni_manager.config.dialects.first_format_paths import foreign_names
 from nni_manager.config.reading import scalars
@@ -142,18 +141,14 @@ def _read_platform(
     for table in description.formats.values() if not source.stored else ():
         for place, names in foreign_names(table.fields).items():
             source.note_foreign_names(("trainingService", *place), names)
-    known = fields_of(model)
     own = {key: value for key, value in raw.items() if fold(key) != NAME}  # the name is read already
     settings = read_model(own, model, path, service, source) | {"platform": description.name}
-    inherited = {name: value for name, value in shared.items() if name in known and _may_inherit(known[name])}
+    # a folder in an image does not inherit one of this machine
+    inheriting = {name for name, field in fields_of(model).items() if marks_of(field).get("format") != "elsewhere"}
+    inherited = {name: value for name, value in shared.items() if name in inheriting}
     section = validate(model, inherited | settings, path, source)
     is_named = any(fold(key) == NAME and value is not None for key, value in raw.items())
     return section | {NAME: service} if section is not None and is_named else section
-
-
-def _may_inherit(field: FieldInfo) -> bool:
-    """Whether the section inherits the top level's value; a folder in an image does not inherit one of this machine."""
-    return marks_of(field).get("format") != "elsewhere"
 
 
 def _find(raw: object, path: Path, source: Source) -> registry.PlatformDescription | None:

@@ -172,7 +172,9 @@ def _parameters(values: object, percentiles: Mapping[str, float]) -> Iterator[Sh
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         share = percentiles.get(name) if is_number else None
         whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        yield ShownParameter(name=name, text=shown_value(value), whole=whole, share=share)
+        # in one line, with six significant digits of a number
+        text = formats.number(value) if isinstance(value, float) else formats.short(value)
+        yield ShownParameter(name=name, text=text, whole=whole, share=share)
 
 
 def _moments(row: Json) -> Iterator[Moment]:
@@ -200,11 +202,6 @@ def how_it_ended(attempt: Mapping[str, Any]) -> str:
     code = f"exit code {exit_code}" if exit_code is not None else f"signal {signal}" if signal is not None else ""
     words = [code, attempt["cause"] or "", attempt["reason"], attempt["message"]]
     return ", ".join(dict.fromkeys(word for word in words if word))
-
-
-def shown_value(value: object) -> str:
-    """A value in one line: six significant digits of a number."""
-    return formats.number(value) if isinstance(value, float) else formats.short(value)
 
 
 def as_json(values: object) -> str:
