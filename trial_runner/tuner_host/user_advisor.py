@@ -11,7 +11,6 @@ proposed is unknown to this instance: such results reach it through `handle_impo
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections import deque
 from threading import Lock
@@ -21,7 +20,6 @@ from trial_runner.tuner_host.user_tuner import Hooked, entry_of, plain
 from trial_runner.tuner_host.verbs import HostedTuner, Message
 
 BASE = "MsgDispatcherBase"
-_log = logging.getLogger("tuner_host")
 
 
 def base_of(loaded: object) -> Optional[type]:

@@ -4,7 +4,6 @@ experiment's."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 import asyncssh
@@ -20,8 +19,6 @@ from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.tasks import ended
 from trial_runner import protocol
-
-log = logging.getLogger(__name__)
 
 #: Seconds between two tries where a person must act, and where that is over by itself.
 _WRONG_S = 20.0

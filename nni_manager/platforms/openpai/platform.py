@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,8 +32,6 @@ from nni_manager.shared_storage.shared_folder import KINDS, OnSharedStorage
 from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs, all_of, name_of, names_of
 from trial_runner import protocol
-
-log = logging.getLogger(__name__)
 
 #: Seconds that a submission waits for its turn; for longer, there is no room.
 _SHORT_WAIT_S = 5.0

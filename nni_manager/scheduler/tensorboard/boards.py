@@ -43,10 +43,9 @@ class Experiments(Protocol):
 class TensorBoards:
     """Used from one event loop; `close` ends all."""
 
-    def __init__(self, service: Experiments, data_directory: Path, *, idle_s: float = _IDLE_S) -> None:
+    def __init__(self, service: Experiments, data_directory: Path) -> None:
         self._service = service
         self._folder = data_directory / folders.FOLDER
-        self._idle_s = idle_s
         self._boards: dict[str, Board] = {}
         self._used_s: dict[str, float] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -170,7 +169,7 @@ class TensorBoards:
                 continue  # stopped while another one ended
             if board.port in used:
                 self._used_s[board.id] = now_s
-            if board.has_ended or now_s - self._used_s[board.id] >= self._idle_s:
+            if board.has_ended or now_s - self._used_s[board.id] >= _IDLE_S:
                 log.info("TensorBoard %s ends: nobody looks at it", board.id, extra={"action": "tensorboard"})
                 await self.stop(board)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +12,6 @@ from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import jobs
-
-log = logging.getLogger(__name__)
 
 #: Asks the service; None: it failed, which is noted already.
 Observe = Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, Observation] | None]]
