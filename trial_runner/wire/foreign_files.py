@@ -136,10 +136,9 @@ def make_folder(folder: Folder, name: str) -> List[str]:
     """Makes the folder `name`, and those on the way, where they are missing; answers which. Raises OSError."""
     parts, made = _parts(name), []
     for count, part in enumerate(parts):
-        with opened_folder(folder, "/".join(parts[:count])) as parent:
-            with suppress(FileExistsError):
-                os.mkdir(part, 0o700, dir_fd=parent)
-                made.append("/".join(parts[: count + 1]))
+        with opened_folder(folder, "/".join(parts[:count])) as parent, suppress(FileExistsError):
+            os.mkdir(part, 0o700, dir_fd=parent)
+            made.append("/".join(parts[: count + 1]))
     if name not in made:
         with opened_folder(folder, name):
             pass  # it is one, and no link to one

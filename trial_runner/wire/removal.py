@@ -177,6 +177,5 @@ def _open(parent: int, name: str) -> int:
 def _allow(parent: int, name: str) -> None:
     """Allows removal from a folder, by descriptor, so that no link is followed, if it is ours. Raises OSError."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with Descriptor(os.open(name, flags, dir_fd=parent)) as descriptor:
-        with suppress(OSError):  # it is told what cannot be removed for that
-            os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)
+    with Descriptor(os.open(name, flags, dir_fd=parent)) as descriptor, suppress(OSError):
+        os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)  # it is told what cannot be removed where this fails

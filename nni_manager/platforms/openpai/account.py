@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
@@ -203,12 +203,11 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         )
 
 
-class Listing:
+class Listing(NamedTuple):
     """The entries of a list of jobs by name. `is_cut_off`: there may be more."""
 
-    def __init__(self, entries: Mapping[str, Entry], *, is_cut_off: bool) -> None:
-        self.entries = entries
-        self.is_cut_off = is_cut_off
+    entries: Mapping[str, Entry]
+    is_cut_off: bool
 
 
 def key_of(host: str, user: str) -> str:

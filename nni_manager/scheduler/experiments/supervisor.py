@@ -77,11 +77,8 @@ class Supervisor:
             for entry in entries:
                 if entry.is_open and entry.status is ExperimentStatus.STOPPED:
                     self.settle_in_background(entry.id)
-                elif entry.is_open:
-                    if not await self._try_open(entry):
-                        self._tasks[entry.id] = self._group.create_task(
-                            self._open_later(entry), name=f"opening {entry.id}"
-                        )
+                elif entry.is_open and not await self._try_open(entry):
+                    self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
             try:
                 yield
             except Exception as error:
