@@ -14,7 +14,7 @@ from pathlib import Path
 from nni_manager.config import class_arguments
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
-from nni_manager.domain.metrics import is_said
+from nni_manager.domain.metrics import said_direction
 from nni_manager.platform_kit import registry
 from nni_manager.store import stored_config
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
@@ -93,7 +93,7 @@ def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
         spec.tuner.objectives
         or known is None
         or _NAME not in (*known.arguments, *known.ignored)
-        or is_said(spec.canonical)
+        or said_direction(spec.canonical) is not None
     ):
         return []
     better = "greatest" if stored_config.maximizes(spec.canonical) else "smallest"

@@ -80,15 +80,10 @@ def direction_of(config: Mapping[str, Any]) -> OptimizeMode:
     else, for a tuner that goes by no results, what the assessor's says; else NNI's default for the tuner. Of several
     objectives it is the first one's.
     """
-    said = _said_in(config)
+    said = said_direction(config)
     if said is None:
         return OptimizeMode.MINIMIZE if _name(config) in _MINIMIZE else OptimizeMode.MAXIMIZE
     return OptimizeMode.MINIMIZE if said == OptimizeMode.MINIMIZE else OptimizeMode.MAXIMIZE
-
-
-def is_said(config: Mapping[str, Any]) -> bool:
-    """Whether the config writes its direction."""
-    return _said_in(config) is not None
 
 
 def must_say(name: str) -> bool:
@@ -96,7 +91,8 @@ def must_say(name: str) -> bool:
     return name.lower() in _REQUIRED
 
 
-def _said_in(config: Mapping[str, Any]) -> object:
+def said_direction(config: Mapping[str, Any]) -> object:
+    """The direction that the config writes; None: it leaves that to the tuner."""
     if objectives := config.get("objectives"):
         return next(iter(objectives.values()))
     said = _said(_tuner(config))

@@ -30,7 +30,10 @@ def text(state: State) -> str:
     """The closing words about a set that is not empty: how many trials are best, and the first of them as a table."""
     shown = state["paretoSet"][:_SHOWN]
     names = list(state["objectives"])
-    rows = [(one["trialId"], *_numbers(one), json.dumps(one["parameters"], ensure_ascii=False)) for one in shown]
+    rows = [
+        (one["trialId"], *map(number, one["values"].values()), json.dumps(one["parameters"], ensure_ascii=False))
+        for one in shown
+    ]
     found = _table(("TRIAL", *(name.upper() for name in names), "PARAMETERS"), rows)
     return f"Best by {objectives(state)}: {_size(state)}\n{found}{_more(state)}"
 
@@ -59,7 +62,3 @@ def _more(state: State) -> str:
 def _trial(trial: dict[str, Any]) -> str:
     values = ", ".join(f"{name} {number(value)}" for name, value in trial["values"].items())
     return f"{values} (trial {trial['trialId']}): {compact(trial['parameters'])}"
-
-
-def _numbers(trial: dict[str, Any]) -> list[str]:
-    return [number(value) for value in trial["values"].values()]

@@ -80,7 +80,8 @@ class BOHB(BracketTuner):
         self._note(config, budget, loss)
 
     def sample(self, parameter_id: int) -> dict[str, object]:
-        budget = self._model_budget()
+        # the largest one that has a model: with ``N_min + 2`` results at least
+        budget = max((budget for budget, known in self._known.items() if len(known) >= self._least + 2), default=None)
         if budget is None:
             return super().sample(parameter_id)
         import numpy
@@ -106,10 +107,6 @@ class BOHB(BracketTuner):
     def _least(self) -> int:
         """N_min: points in either density."""
         return max(self._min_points, len(self.space.places) + 1)
-
-    def _model_budget(self) -> float | None:
-        """The largest budget that has a model: with ``N_min + 2`` results at least."""
-        return max((budget for budget, known in self._known.items() if len(known) >= self._least + 2), default=None)
 
     def _near_good(self, known: list[tuple[Point, float]], source: Generator) -> dict[str, object]:
         import numpy

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.metrics import OptimizeMode, direction_of, is_said, must_say
+from nni_manager.domain.metrics import OptimizeMode, direction_of, must_say, said_direction
 from nni_manager.store.stored_config import maximizes
 from nni_manager.tuners.registry import CATALOGUE
 
@@ -47,7 +47,8 @@ def test_beside_a_tuner_that_goes_by_no_results_the_assessor_says_it(name: str) 
     assert direction_of({"tuner": {"name": name}, "assessor": assessor}) is OptimizeMode.MINIMIZE
     assert direction_of({"tuner": {"name": name, **MAXIMIZE}, "assessor": assessor}) is OptimizeMode.MAXIMIZE
     assert direction_of({"tuner": {"name": "Evolution"}, "assessor": assessor}) is OptimizeMode.MAXIMIZE
-    assert is_said({"tuner": {"name": name}, "assessor": assessor}) and not is_said({"tuner": {"name": name}})
+    assert said_direction({"tuner": {"name": name}, "assessor": assessor}) is not None
+    assert said_direction({"tuner": {"name": name}}) is None
 
 
 def test_the_default_is_the_one_that_each_tuner_has_itself() -> None:

@@ -71,7 +71,8 @@ def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: 
         "enablejobpath": True,
         "mountpoints": [],
         "interactivePorts": [],
-        "envs": [{"name": protocol.ENV_TOKEN, "value": in_template(token)}] if token else [],
+        # put between double quotation marks into a template of YAML, where one would end it, and the job with it
+        "envs": [{"name": protocol.ENV_TOKEN, "value": json.dumps(token, ensure_ascii=False)[1:-1]}] if token else [],
         "ssh": False,
         "ipython": False,
         "tensorboard": False,
@@ -80,9 +81,3 @@ def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: 
         "hostIPC": False,
         "useGPUTopology": False,
     }
-
-
-def in_template(value: str) -> str:
-    """The value of a variable as it has to be sent: it is put between double quotation marks into a template of YAML,
-    where a quotation mark would end it, and the job with it."""
-    return json.dumps(value, ensure_ascii=False)[1:-1]

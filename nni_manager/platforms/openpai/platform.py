@@ -187,7 +187,8 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         detail = None
-        if states.needs_detail(entry) and "appExitSpec" not in entry:
+        # the list does not say why: OpenPAI replaces exit codes there; the detail has the container's
+        if entry.get("state") == "FAILED" and "appExitSpec" not in entry:
             detail = await self._lease.call(lambda account: account.detail(name_of(handle)))
         report = states.report(entry, detail)
         place = f"files in {self._folders.here(handle.job_name)}"

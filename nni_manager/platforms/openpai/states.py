@@ -55,13 +55,8 @@ _TAIL_BYTES = 2048
 job_state = StateTable("OpenPAI", STATES).state
 
 
-def needs_detail(entry: Mapping[str, Any]) -> bool:
-    """Whether the list does not say why a job failed: OpenPAI replaces exit codes; its detail has the container's."""
-    return entry.get("state") == "FAILED"
-
-
 def report(entry: Mapping[str, Any], detail: Mapping[str, Any] | None = None) -> Observation:
-    """The report on a job, by its entry in the list; `detail`: its `jobStatus`, where `needs_detail`."""
+    """The report on a job, by its entry in the list; `detail`: its `jobStatus`, of a failed one."""
     state = job_state(str(entry.get("state")))
     started_ms, ended_ms = _moment(entry, "launchedTime"), _moment(entry, "completedTime")
     if not state.is_final:
