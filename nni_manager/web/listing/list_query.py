@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlencode
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.web.table.page_query import QueryString
 
 #: Columns that order the list.
 SORTS = ("created", "name", "status", "best", "trials", "duration", "platform")
@@ -19,7 +18,9 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListQuery:
+class ListQuery(QueryString):
+    """The query string of the list."""
+
     #: Words, each of which must stand in name, id, notes or a tag, in any case.
     words: tuple[str, ...] = ()
     #: Empty: any.
@@ -32,8 +33,6 @@ class ListQuery:
     sort: str = "created"
     is_reversed: bool = True
     page: int = 1
-    #: As they stand in the address.
-    pairs: Mapping[str, str]
 
     @staticmethod
     def parse(pairs: Iterable[tuple[str, str]]) -> ListQuery:
@@ -56,15 +55,6 @@ class ListQuery:
             page=_page(given.get("page", "1")),
             pairs=given,
         )
-
-    def get(self, name: str) -> str:
-        """The text of a name; empty: not given."""
-        return self.pairs.get(name, "")
-
-    def string(self, **changes: Any) -> str:
-        """The query string with some names changed; None and "" leave one out."""
-        values = {**self.pairs, **changes}
-        return urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
 
     def sorted_by(self, column: str) -> str:
         """The query string that orders by a column, or reversed; numbers and times begin with the greatest."""

@@ -7,7 +7,7 @@ and empty ones left out, before the address is used: `canonical`. `fields` are t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -24,32 +24,38 @@ _TICKED = {"tick": "selected"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageQuery:
+class QueryString:
+    """The query string of a page, of which links change some names."""
+
+    #: As they stand in the address, each name once.
+    pairs: Mapping[str, str]
+
+    def get(self, name: str) -> str:
+        """The text of a name; empty: not given."""
+        return self.pairs.get(name, "")
+
+    def string(self, **changes: Any) -> str:
+        """The query string with some names changed; None and "" leave one out."""
+        values = {**self.pairs, **changes}
+        return urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageQuery(QueryString):
     """The query string of a page about trials."""
 
     query: Query
-    #: As they stand in the address, each name once.
-    pairs: tuple[tuple[str, str], ...]
 
     @staticmethod
     def parse(pairs: Iterable[tuple[str, str]]) -> PageQuery:
         """Raises InvalidInput with the name of what is wrong."""
-        found = tuple(canonical(pairs))
-        return PageQuery(query=Query.parse(found, lenient=True), pairs=found)
-
-    def get(self, name: str) -> str:
-        """The text of a name; empty: not given."""
-        return dict(self.pairs).get(name, "")
+        found = canonical(pairs)
+        return PageQuery(query=Query.parse(found, lenient=True), pairs=dict(found))
 
     def names(self, name: str) -> tuple[str, ...]:
         """A list of names, such as that of columns; empty: not given."""
         text = self.get(name)
         return tuple(unquoted(one) for one in split(name, text)) if text else ()
-
-    def string(self, **changes: Any) -> str:
-        """The query string with some names changed; None and "" leave one out."""
-        values = {**dict(self.pairs), **changes}
-        return urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
 
     def sorted_by(self, column: str) -> str:
         """Sorts by a column, or reverses its order; from the first page."""
@@ -66,7 +72,11 @@ class PageQuery:
     @property
     def filters(self) -> list[tuple[str, str]]:
         """The (name, text) of what leaves trials out."""
-        return [pair for pair in self.pairs if pair[0] in ("status", "q", "failure") or pair[0][:2] in ("p.", "m.")]
+        return [
+            (name, text)
+            for name, text in self.pairs.items()
+            if name in ("status", "q", "failure") or name[:2] in ("p.", "m.")
+        ]
 
 
 def canonical(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
