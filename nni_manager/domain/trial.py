@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import signal as signals
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.job import JobState
@@ -188,6 +189,14 @@ def reason_in_words(reason: str | None, message: str, last_words: str = "") -> s
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
     how = ", ".join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
     return f"{how} ({reason})" if reason else message
+
+
+def explanation(trial: Mapping[str, Any]) -> str:
+    """Why a trial has its status: the wait, or how it ended; may be empty. `trial`: as the API's list has it."""
+    if trial["wait"]:
+        return str(trial["wait"]["sentence"])
+    asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
+    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"]) or asked
 
 
 def _seen(message: str, last_words: str) -> str:

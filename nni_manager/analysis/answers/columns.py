@@ -6,7 +6,7 @@ An `Axis` of a chart has the values of one of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -71,13 +71,14 @@ def is_same(label: Any, choice: Any) -> bool:
 
 def _key(trials: TrialSet, key: str, values: Floats) -> dict[str, Any]:
     finite = values[np.isfinite(values)]
-    return {"name": key, "direction": trials.direction, "count": len(finite), **_limits(finite)}
+    return {"name": key, "direction": trials.direction, "count": len(finite), **limits(finite)}
 
 
-def _limits(finite: Floats) -> Mapping[str, Any]:
+def limits(finite: Floats, least: str = "min", greatest: str = "max") -> dict[str, Any]:
+    """The least and the greatest of the values under these names; null where there is none."""
     if not len(finite):
-        return {"min": None, "max": None}
-    return {"min": short(float(finite.min())), "max": short(float(finite.max()))}
+        return {least: None, greatest: None}
+    return {least: short(float(finite.min())), greatest: short(float(finite.max()))}
 
 
 def _parameter(trials: TrialSet, name: str) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def _parameter(trials: TrialSet, name: str) -> dict[str, Any]:
         "low": space.low if space else None,
         "high": space.high if space else None,
         "choices": choices(space, column or empty) if as_choice else None,
-        "observed": _limits(finite),
+        "observed": limits(finite),
         "present": int(column.present.sum()) if column is not None else 0,
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nni_manager.analysis import selection
+from nni_manager.analysis.answers.columns import limits
 from nni_manager.analysis.columns.column import Floats, Integers, Mask
 from nni_manager.analysis.columns.trial_set import STATUSES
 from nni_manager.analysis.json_text import numbers, plain, short
@@ -35,7 +36,7 @@ def results(asked: Asked) -> dict[str, Any]:
         "points": _points(asked, x, found.values, shown),
         "density": _density(asked, x[positions], found.values[positions]) if is_dense else None,
         "best": _best(asked, x, found.values, improvements),
-        "limits": _limits(found.values[positions]),
+        "limits": limits(found.values[positions], "low", "high"),
         **found.counts(len(shown)),
     }
 
@@ -117,12 +118,6 @@ def _best(asked: Asked, x: Floats, values: Floats, improvements: Integers) -> di
         "x": numbers(x[few]) if asked.query.x == "number" else [int(one) for one in x[few].tolist()],
         "value": numbers(values[few]),
     }
-
-
-def _limits(values: Floats) -> dict[str, Any]:
-    if not len(values):
-        return {"low": None, "high": None}
-    return {"low": short(float(values.min())), "high": short(float(values.max()))}
 
 
 _BINS = 40

@@ -20,7 +20,7 @@ from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.analysis.selection import Asked
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.text import web_link
-from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.trial import explanation
 from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 from nni_manager.store.experiment import trial_columns
 
@@ -56,14 +56,6 @@ def rows(asked: Asked, positions: list[int]) -> list[dict[str, Any]]:
         row["position"] = _place(asked, position)
         made.append(row)
     return made
-
-
-def explanation(trial: Mapping[str, Any]) -> str:
-    """Why a trial has its status: the wait, or how it ended; may be empty. `trial`: as the API's list has it."""
-    if trial["wait"]:
-        return str(trial["wait"]["sentence"])
-    asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
-    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"]) or asked
 
 
 def _row(trial: Mapping[str, Any], asked: Asked) -> dict[str, Any]:

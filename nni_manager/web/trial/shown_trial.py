@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from nni_manager.analysis.flattened import flat
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
-from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.trial import explanation
 from nni_manager.domain.trial_status import OPEN_STATUSES
 from nni_manager.scheduler.experiments.attempt_logs import file_here
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
@@ -82,11 +82,7 @@ class ShownTrial:
     @property
     def why(self) -> str:
         """Why it has its status, in a sentence; may be empty."""
-        row = self.row
-        if row["wait"]:
-            return str(row["wait"]["sentence"])
-        asked = f"asked to stop: {row['stopRequest']}" if row["stopRequest"] and not row["endedMs"] else ""
-        return reason_in_words(row["reason"], row["message"], row["lastWords"]) or asked
+        return explanation(self.row)
 
     @property
     def result(self) -> str:
