@@ -45,7 +45,7 @@ async def drawn(page: Page, name: str) -> Locator:
     settled = "f => f.matches('.is-empty') || f.querySelector('.chart-sketch, .main-svg, canvas') !== null"
     handle = await figure.element_handle()
     await page.wait_for_function(settled, arg=handle, timeout=LONG_MS)
-    if await figure.locator(".chart-sketch").count():
+    if await figure.get_attribute("data-sketched") is not None:
         await figure.locator(".chart-body").dispatch_event("pointermove")  # as one that rests
         await expect(figure.locator(".chart-sketch")).to_have_count(0, timeout=LONG_MS)
     return figure
@@ -131,7 +131,7 @@ async def test_points_are_reached_by_keyboard(browser: Browser, site: str, world
     await charted(world, "charted", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
-        for name in ("results", "parallel"):
+        for name in ("results", "parallel", "effect"):
             figure = await drawn(page, name)
             await page.evaluate(LISTEN)
             await figure.locator(".chart-body").focus()

@@ -42,7 +42,8 @@ async def test_charts_are_drawn_without_a_network(site: str, world: World, brows
     for name in _CHARTS:
         figure = page.locator(f"figure.chart-{name}")
         await figure.scroll_into_view_if_needed()
-        await expect(figure.locator(".chart-body svg.main-svg").first).to_be_visible(timeout=LONG_MS)
+        drawn = figure.locator(".chart-body").locator("svg.main-svg, svg.chart-sketch")
+        await expect(drawn.first).to_be_visible(timeout=LONG_MS)
     await expect(page.locator("figure.chart-parallel canvas").first).to_be_visible(timeout=LONG_MS)
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     await page.get_by_label("Effect of", exact=True).select_option("batch_size")
@@ -61,7 +62,8 @@ async def test_printed_report_has_every_chart(site: str, world: World, browser: 
     page = await context.new_page()
     await page.goto(path.as_uri())
     await page.locator("html[data-drawn]").wait_for()
-    undrawn = "[...document.querySelectorAll('figure')].filter(f => !f.querySelector('.main-svg, canvas')).length"
+    found = "f.querySelector('.main-svg, .chart-sketch, canvas')"
+    undrawn = f"[...document.querySelectorAll('figure')].filter(f => !{found}).length"
     assert await page.evaluate(undrawn) > 3, "most charts are far below"
     await page.evaluate(f"addEventListener('afterprint', () => {{ window.missing = {undrawn}; }})")
     (tmp_path / "report.pdf").write_bytes(await page.pdf(format="A4"))

@@ -1,8 +1,8 @@
 // The theme's colours for charts, the scales for runs of numbers, and colour with shape of each status.
 
-// Ends and middles of viridis and cividis; between them colours are mixed.
-const VIRIDIS = "#440154 #482878 #3e4989 #31688e #26828e #1f9e89 #35b779 #6ece58 #b5de2b #fde725".split(" ");
-const CIVIDIS = "#00224e #123570 #3b496c #575d6d #707173 #8a8678 #a59c74 #c3b369 #e1cc55 #fee838".split(" ");
+// Ends and middles of viridis and cividis, as red, green and blue; between them colours are mixed.
+const VIRIDIS = "#440154 #482878 #3e4989 #31688e #26828e #1f9e89 #35b779 #6ece58 #b5de2b #fde725".split(" ").map(ofHex);
+const CIVIDIS = "#00224e #123570 #3b496c #575d6d #707173 #8a8678 #a59c74 #c3b369 #e1cc55 #fee838".split(" ").map(ofHex);
 
 const STATUS = {
   SUCCEEDED: { name: "--s-succeeded", symbol: "circle", pattern: "", word: "succeeded" },
@@ -58,7 +58,7 @@ export function onTheme(callback) {
 
 function mixed(scale, at) {
   const place = Math.min(Math.max(at, 0), 1) * (scale.length - 1);
-  const [from, to] = [channels(scale[Math.floor(place)]), channels(scale[Math.ceil(place)])];
+  const [from, to] = [scale[Math.floor(place)], scale[Math.ceil(place)]];
   const [red, green, blue] = from.map((each, index) => Math.round(each + (to[index] - each) * (place % 1)));
   return `rgb(${red}, ${green}, ${blue})`;
 }
@@ -76,5 +76,9 @@ function channels(colour) {
   painter.fillStyle = colour;
   const text = painter.fillStyle;
   if (!text.startsWith("#")) return text.match(/[\d.]+/g).slice(0, 3).map(Number);
+  return ofHex(text);
+}
+
+function ofHex(text) {
   return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 }

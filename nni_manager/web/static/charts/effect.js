@@ -5,9 +5,10 @@ import { choosing } from "./choosing.js";
 import { colours } from "./colours.js";
 import { columnsOf } from "./columns.js";
 import { panel, panelAxes } from "./effect_panel.js";
-import { choice, extent } from "./formats.js";
-import { isNarrow, nameOf, plot } from "./plot.js";
+import { choice } from "./formats.js";
+import { nameOf } from "./plot.js";
 import { choices, range } from "./ranges.js";
+import { OwnChart } from "./sketch/own_chart.js";
 
 // Of a panel, in pixels.
 const NARROWEST = 260;
@@ -17,14 +18,16 @@ export function mount(figure, { state }) {
   const chosen = (value) => state.set({ effect: value || null });
   const menu = choosing(figure, "Effect of", { "": "the most important" }, chosen);
   columnsOf(figure).then(({ parameters }) => offer(menu, parameters, state));
-  run(figure, state, {
+  const view = { menu, body: null, chart: null, parameters: [] };
+  const chart = run(figure, state, {
     question: "effect",
     axes: { y: "logy" },
     extra: () => ({ parameter: state.get("effect") }),
     empty: ({ parameters }) =>
       parameters.some(({ bins }) => bins.length) ? "" : "No result yet: results tell the effect of a parameter.",
-    draw: (answer, within) => draw(answer, within, menu),
+    draw: (answer, within) => draw(answer, within, view),
   });
+  new ResizeObserver(() => view.body && view.body.clientWidth !== view.drawnAt && chart.render()).observe(figure);
 }
 
 function offer(menu, parameters, state) {
@@ -34,9 +37,9 @@ function offer(menu, parameters, state) {
   );
 }
 
-async function draw(answer, within, menu) {
+async function draw(answer, within, view) {
   const { figure, frame, state } = within;
-  offer(menu, answer.parameters, state);
+  offer(view.menu, answer.parameters, state);
   const known = new Map((await columnsOf(figure)).parameters.map(({ name, choices }) => [name, choices]));
   const parameters = answer.parameters.filter(({ bins }) => bins.length).map((one) => withChoices(one, known));
   const rows = Math.ceil(parameters.length / Math.max(1, Math.floor(frame.body.clientWidth / NARROWEST)));
@@ -45,14 +48,12 @@ async function draw(answer, within, menu) {
   const look = { columns, isLog: state.get("logy") === "1", name: nameOf(state) };
   const theme = colours();
   const traces = parameters.flatMap((parameter, index) => panel(parameter, index, theme));
-  const exporter = await plot(within, traces, {
-    ...Object.assign({}, ...parameters.map((parameter, index) => panelAxes(parameter, index, look))),
-    grid: { rows, columns, pattern: "independent", xgap: 0.16, ygap: 0.42 },
-    dragmode: isNarrow() ? false : "select",
-    selectdirection: "h",
+  view.chart ??= new OwnChart(within, (index, ends) => filter(view.parameters[index], ends, state));
+  const exporter = view.chart.show(traces, {
+    panels: parameters.map((parameter, index) => panelAxes(parameter, index, look)),
+    grid: { rows, columns, xgap: 0.16, ygap: 0.42 },
   });
-  frame.effects = parameters;
-  if (!figure.dataset.filters) listen(figure, frame, state);
+  Object.assign(view, { body: frame.body, drawnAt: frame.body.clientWidth, parameters });
   return { ...table(parameters), title: title(parameters, nameOf(state)), exporter };
 }
 
@@ -63,20 +64,9 @@ function withChoices(parameter, known) {
 }
 
 // What is framed in a panel is a filter by its parameter.
-function listen(figure, frame, state) {
-  figure.dataset.filters = "yes";
-  frame.body.on("plotly_selected", (selection) => {
-    const found = Object.entries(selection?.range ?? {}).find(([name]) => name.startsWith("x"));
-    if (!found) return;
-    const parameter = frame.effects[Number(found[0].slice(1) || 1) - 1];
-    const text = parameter.kind === "choice" ? framed(parameter, found[1]) : range(...extent(found[1]));
-    if (text) state.set({ [`p.${parameter.name}`]: text, page: null }, { push: true });
-  });
-}
-
-function framed(parameter, ends) {
-  const [low, high] = extent(ends);
-  return choices(parameter.choices.filter((_, at) => at >= low && at <= high));
+function filter({ name, kind, choices: all }, [low, high], state) {
+  const text = kind === "choice" ? choices(all.filter((_, at) => at >= low && at <= high)) : range(low, high);
+  if (text) state.set({ [`p.${name}`]: text, page: null }, { push: true });
 }
 
 function title(parameters, name) {

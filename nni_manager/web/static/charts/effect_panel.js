@@ -1,47 +1,33 @@
 // One panel of the effect of parameters: band of 10 to 90 %, median and best of each bin, and the best trials.
 
 import { faded } from "./colours.js";
-import { choice, finite, percent, plain, short } from "./formats.js";
+import { choice, finite, number, percent, short } from "./formats.js";
 import { axis } from "./plot.js";
-
-// The name of the nth axis: x, x2, x3 …
-export function nth(name, index) {
-  return index ? `${name}${index + 1}` : name;
-}
 
 // Both axes of a panel. `look`: {columns: panels in a row, isLog, name: of the result}.
 export function panelAxes({ name, kind, log, choices, importance }, index, look) {
   const share = finite(importance) ? ` (${percent(importance)})` : "";
   const title = index % look.columns ? "" : look.name;
+  const ticks = kind === "choice" ? choiceTicks(choices) : { type: log ? "log" : "linear" };
   return {
-    [nth("xaxis", index)]: axis(`${short(name)}${share}`, {
-      type: log ? "log" : "linear",
-      exponentformat: "power",
-      nticks: 5,
-      ...(kind === "choice" ? choiceTicks(choices) : {}),
-    }),
-    [nth("yaxis", index)]: axis(title, { type: look.isLog ? "log" : "linear", nticks: 5, exponentformat: "power" }),
+    xaxis: axis(`${short(name)}${share}`, { nticks: 5, ...ticks }),
+    yaxis: axis(title, { type: look.isLog ? "log" : "linear", nticks: 5 }),
   };
 }
 
 function choiceTicks(choices) {
-  const ticktext = choices.map((value) => plain(short(choice(value), 10)));
+  const ticktext = choices.map((value) => short(choice(value), 10));
   return { type: "linear", tickvals: [...choices.keys()], ticktext, range: [-0.5, choices.length - 0.5] };
 }
 
 export function panel(parameter, index, theme) {
-  const place = {
-    type: "scatter",
-    xaxis: nth("x", index),
-    yaxis: nth("y", index),
-    showlegend: index === 0,
-    x: parameter.bins.map((bin) => placeOf(bin, parameter)),
-  };
+  const { bins, points } = parameter;
+  const place = { panel: index, showlegend: index === 0, x: bins.map((bin) => placeOf(bin, parameter)) };
   return [
     ...(parameter.kind === "choice" ? choiceSpread : spread)(parameter, place, theme),
     median(parameter, place, theme),
     best(parameter, place, theme),
-    ...(parameter.points?.number.length ? [trials(parameter, place, theme)] : []),
+    ...(points?.number.length ? [trials(parameter, place, theme)] : []),
   ];
 }
 
@@ -51,8 +37,12 @@ function placeOf({ low, high, choice: own }, { kind, log, choices }) {
   return log && low > 0 ? Math.sqrt(low * high) : (low + high) / 2;
 }
 
+function inWords({ low, high, choice: own }, kind) {
+  return kind === "choice" ? choice(own) : `${number(low)} to ${number(high)}`;
+}
+
 function spread({ bins }, place, theme) {
-  const edge = { ...place, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
+  const edge = { ...place, mode: "lines", line: { width: 0 } };
   const fill = { fill: "tonexty", fillcolor: faded(theme.series[0], 0.2), name: "10 to 90 %" };
   return [
     { ...edge, y: bins.map(({ p10 }) => p10), showlegend: false },
@@ -61,25 +51,16 @@ function spread({ bins }, place, theme) {
 }
 
 function choiceSpread({ bins }, place, theme) {
-  const bars = {
-    type: "data",
-    symmetric: false,
-    array: bins.map(({ p90, median }) => p90 - median),
-    arrayminus: bins.map(({ p10, median }) => median - p10),
-    color: faded(theme.series[0], 0.4),
-    thickness: 8,
-    width: 0,
-  };
-  const look = { mode: "markers", marker: { opacity: 0 }, hoverinfo: "skip", name: "10 to 90 %" };
-  return [{ ...place, ...look, y: bins.map(({ median }) => median), error_y: bars }];
+  const x = place.x.flatMap((at) => [at, at, null]);
+  const y = bins.flatMap(({ p10, p90 }) => [p10, p90, null]);
+  return [{ ...place, x, y, mode: "lines", line: { color: faded(theme.series[0], 0.4), width: 8 }, name: "10 to 90 %" }];
 }
 
 function median({ kind, bins }, place, theme) {
   return {
     ...place,
     y: bins.map(({ median }) => median),
-    text: bins.map(({ count }) => `${count} trials`),
-    hovertemplate: "median %{y:.6g} of %{text}<extra></extra>",
+    words: bins.map((bin) => [inWords(bin, kind), `median ${number(bin.median)} of ${bin.count} trials`]),
     mode: kind === "choice" ? "markers" : "lines+markers",
     name: "median",
     line: { color: theme.series[0], width: 2 },
@@ -87,26 +68,29 @@ function median({ kind, bins }, place, theme) {
   };
 }
 
-function best({ bins }, place, theme) {
+function best({ kind, bins }, place, theme) {
   return {
     ...place,
     y: bins.map(({ best }) => best),
+    words: bins.map((bin) => [inWords(bin, kind), `best ${number(bin.best)}`]),
     mode: "markers",
     name: "best of the bin",
     marker: { symbol: "star", size: 7, color: theme.series[1] },
-    hovertemplate: "best %{y:.6g}<extra></extra>",
   };
 }
 
-function trials({ points }, place, theme) {
+function trials({ name, kind, choices, points }, place, theme) {
+  const inName = (x) => `${name} ${kind === "choice" ? choice(choices[x]) : number(x)}`;
+  const places = points.x.map(inName);
   return {
     ...place,
     x: points.x,
     y: points.value,
     customdata: points.number,
+    places,
+    words: points.number.map((trial, at) => [`trial ${trial}`, number(points.value[at]), places[at]]),
     mode: "markers",
     name: "best trials",
     marker: { symbol: "circle-open", size: 6, color: theme.fg },
-    hovertemplate: "trial %{customdata}<br>%{y:.6g}<extra></extra>",
   };
 }

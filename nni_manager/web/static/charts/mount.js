@@ -15,7 +15,7 @@ const MODULES = new Set([
   "distribution",
   "best_curves",
 ]);
-const DRAWN_BY_PLOTLY = new Set([...MODULES].filter((name) => name !== "controls" && name !== "parallel"));
+const OWN = new Set(["controls", "parallel", "effect"]);
 
 const seen = new IntersectionObserver(
   (found) => {
@@ -42,7 +42,7 @@ async function begin(element) {
 }
 
 function needsLibrary({ dataset }) {
-  return DRAWN_BY_PLOTLY.has(dataset.chart) && dataset.sketched === undefined;
+  return !OWN.has(dataset.chart) && dataset.sketched === undefined;
 }
 
 async function mount(element) {

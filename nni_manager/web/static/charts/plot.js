@@ -43,7 +43,7 @@ export function nameOf(state, usual = "result") {
 // that trial. `begun()`: called once, when the library draws the chart for the first time; where the figure has
 // `data-sketched`, that is when the reader reaches for it.
 export async function plot(within, traces, layout, begun = () => {}) {
-  const wanted = merged({ ...common(colours()), height: within.frame.body.clientHeight }, layout);
+  const wanted = completed({ height: within.frame.body.clientHeight, ...layout });
   const draw = () => drawn(within, traces, wanted, begun);
   if (within.figure.dataset.sketched === undefined) return draw();
   const { sketched } = await import("./sketch/sketched.js");
@@ -80,7 +80,25 @@ function listen(library, { figure, frame, state }) {
     point(figure, points.map(({ customdata }) => customdata).find(Number.isInteger) ?? null);
   });
   frame.body.on("plotly_unhover", () => point(figure, null));
-  walk(library, { figure, frame, state });
+  const show = (found) => {
+    if (found) library.Fx.hover(frame.body, [found.place], found.subplot);
+    else library.Fx.unhover(frame.body);
+  };
+  walk({ figure, frame, state }, () => pointsOf(frame.body), show);
+}
+
+// Every point that leads to a trial, from left to right.
+function pointsOf(body) {
+  const found = [];
+  (body.data ?? []).forEach(({ x, y, xaxis, yaxis, customdata, visible }, curveNumber) => {
+    if (!Array.isArray(customdata) || visible === "legendonly") return;
+    const subplot = `${xaxis ?? "x"}${yaxis ?? "y"}`;
+    customdata.forEach((trial, at) => {
+      const place = { curveNumber, pointNumber: at };
+      if (Number.isInteger(trial)) found.push({ trial, x: x[at], y: y[at], place, subplot });
+    });
+  });
+  return found.sort((one, other) => one.x - other.x);
 }
 
 async function image(library, element, format) {
@@ -105,7 +123,11 @@ export function utc(text) {
   return Date.parse(`${String(text).replace(" ", "T")}Z`);
 }
 
-// The look that all charts have.
+// A layout with the look that all charts have.
+export function completed(layout) {
+  return merged(common(colours()), layout);
+}
+
 function common(theme) {
   return {
     paper_bgcolor: "rgba(0, 0, 0, 0)",

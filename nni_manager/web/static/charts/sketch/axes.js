@@ -1,26 +1,41 @@
 // From values to pixels, and the ticks of an axis: linear, logarithmic or of time (UTC).
 
-import { count, extent, number } from "../formats.js";
+import { count, extent, number, short } from "../formats.js";
 
-// Least pixels from one tick to the next.
+// Least pixels from one tick to the next, and of a letter on average.
 const LEAST_PX = { across: 80, up: 40 };
+const LETTER_PX = 6.5;
 const SECOND = 1000;
 const DAY = 86_400 * SECOND;
 const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200].map((s) => s * SECOND);
 const DAYS = [1, 2, 7, 14, 30, 90, 365].map((days) => days * DAY);
 
-// `axis`: the library's; `from`, `to`: its ends in pixels; `beside`: pixels beside the outermost values.
-export function scaleOf({ type }, values, [from, to], beside) {
-  const forth = type === "log" ? Math.log10 : (value) => value;
+// `axis`: the library's; `from`, `to`: its ends in pixels; `beside`: pixels beside the outermost values. Returns {of: pixel of
+// a value, back: value of a pixel, ticks: a list of {at: pixel, text, isZero}}.
+export function scaleOf(axis, values, [from, to], beside) {
+  const [forth, back] = axis.type === "log" ? [Math.log10, (at) => 10 ** at] : [same, same];
   const length = Math.abs(to - from);
-  const [low, high] = widened(extent(values.map(forth)) ?? [0, 1], length, beside);
+  const [low, high] = axis.range ?? widened(extent(values.map(forth)) ?? [0, 1], length, beside);
   const place = (at) => from + ((at - low) / (high - low)) * (to - from);
-  const most = Math.min(Math.max(length / (from < to ? LEAST_PX.across : LEAST_PX.up), 2), 9) + 1;
-  const ticks = { log: logarithmic, date: timely }[type] ?? linear;
+  const room = Math.min(Math.max(length / (from < to ? LEAST_PX.across : LEAST_PX.up), 2), 9) + 1;
+  const ticks = axis.tickvals ? named(axis, length) : (TICKS[axis.type] ?? linear)(low, high, axis.nticks ?? room);
   return {
     of: (value) => (value === null ? NaN : place(forth(value))),
-    ticks: ticks(low, high, most).map(({ at, ...tick }) => ({ at: Math.round(place(at)) + 0.5, ...tick })),
+    back: (pixel) => back(low + ((pixel - from) / (to - from)) * (high - low)),
+    ticks: ticks.map(({ at, ...tick }) => ({ at: Math.round(place(at)) + 0.5, ...tick })),
   };
+}
+
+const TICKS = { log: logarithmic, date: timely };
+
+function same(value) {
+  return value;
+}
+
+// Names as long as there is room for each.
+function named({ tickvals, ticktext }, length) {
+  const letters = Math.max(Math.floor(length / tickvals.length / LETTER_PX), 2);
+  return tickvals.map((at, index) => ({ at, text: short(ticktext[index], letters) }));
 }
 
 function widened([low, high], length, beside) {

@@ -4,6 +4,7 @@
 import { follow } from "../opening.js";
 import { plotly } from "../plot.js";
 import { draw } from "./drawing.js";
+import { nearest } from "./points.js";
 
 // A pointer that only comes by does not rest for so long.
 const REST_MS = 120;
@@ -80,7 +81,7 @@ class Sketch {
     this.#reach();
     const { left, top } = this.#svg.getBoundingClientRect();
     const [x, y] = [event.clientX - left, event.clientY - top];
-    const near = nearest(this.#points, x, y);
+    const near = nearest(this.#points, x, y, NEAR_PX);
     if (near) follow(this.#within.figure, this.#within.state, near.trial, event);
   }
 
@@ -133,14 +134,4 @@ class Sketch {
     const place = document.elementFromPoint(clientX, clientY);
     place?.dispatchEvent(new MouseEvent("mousemove", { clientX, clientY, bubbles: true }));
   }
-}
-
-function nearest(points, x, y) {
-  let found = null;
-  let least = NEAR_PX;
-  for (const point of points) {
-    const away = Math.hypot(point.x - x, point.y - y);
-    if (away <= least) [found, least] = [point, away];
-  }
-  return found;
 }
