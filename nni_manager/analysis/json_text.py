@@ -38,7 +38,11 @@ def numbers(values: NDArray[Any]) -> list[float | None]:
     near, power = values[is_near], _POWERS[np.abs(places[is_near]).astype(np.int64)]
     found = np.array(values, np.float64)
     found[is_near] = np.where(places[is_near] < 0, np.round(near / power) * power, np.round(near * power) / power)
-    return [None if value != value else int(value) if _is_whole(value) else value for value in found.tolist()]
+    told: list[float | None] = found.tolist()
+    for at in np.flatnonzero(~np.isfinite(found) | (found == np.trunc(found))).tolist():
+        value = found[at]
+        told[at] = None if value != value else int(value) if _is_whole(float(value)) else float(value)
+    return told
 
 
 def short(value: float) -> float:

@@ -111,6 +111,18 @@ def intermediates(connection: sqlite3.Connection, id: str) -> list[Row]:
     return connection.execute(query, (id,)).fetchall()
 
 
+def intermediates_of(connection: sqlite3.Connection, numbers: Sequence[int], *, data: bool) -> list[Row]:
+    """(number of the trial, stored ms, value or None) of the current attempts' intermediate results of some trials, by
+    trial, each in order. `data`: the result as reported in place of its value."""
+    query = (
+        f"SELECT t.sequence_id, m.stored_ms, {'m.data' if data else 'm.value'} FROM trials t JOIN metrics m"
+        " ON m.trial_id = t.id AND m.attempt = t.attempt"
+        " WHERE t.sequence_id IN (SELECT value FROM json_each(?)) AND m.type = 'PERIODICAL'"
+        " ORDER BY t.sequence_id, m.sequence"
+    )
+    return connection.execute(query, (json.dumps(list(numbers)),)).fetchall()
+
+
 def failure_evidence(connection: sqlite3.Connection, id: str) -> Row | None:
     """(attempt, cause, exit code, signal, last line of stderr) of a trial's current attempt; None: it has none."""
     query = (
