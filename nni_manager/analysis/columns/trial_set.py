@@ -154,7 +154,7 @@ class TrialSet:
     def _take(self, rows: Sequence[Row]) -> list[int]:
         """Writes rows into the columns; returns their positions."""
         columns = dict(zip(trial_columns.COLUMNS, zip(*rows, strict=True), strict=True))
-        self._append_new(columns)
+        known = self._append_new(columns)
         positions = self.positions(columns["sequence_id"])
         self["status"][positions] = list(map(_CODES.__getitem__, columns["status"]))
         for name, column in (("created", "created_ms"), ("started", "started_ms"), ("ended", "ended_ms")):
@@ -165,12 +165,15 @@ class TrialSet:
         self["has_final"][positions] = np.array(columns["has_final"], np.bool_)
         codes = {key: self._failure(key) for key in dict.fromkeys(columns["failure_key"])}
         self["failure"][positions] = list(map(codes.__getitem__, columns["failure_key"]))
+        for position in positions[:known].tolist():
+            self.reasons.pop(position, None)
         self._take_reasons(positions, columns)
         self._take_objects(positions, columns["final_object"])
         found: list[int] = positions.tolist()
         return found
 
-    def _append_new(self, columns: Mapping[str, Sequence[Any]]) -> None:
+    def _append_new(self, columns: Mapping[str, Sequence[Any]]) -> int:
+        """Returns how many rows are of trials that were there."""
         last, before = (int(self["number"][-1]) if self.ids else -1), len(self.ids)
         known = bisect_right(columns["sequence_id"], last)
         self.ids += columns["id"][known:]
@@ -178,6 +181,7 @@ class TrialSet:
             column.resize(len(self.ids))
         self["number"][before:] = columns["sequence_id"][known:]
         self.metrics.resize(len(self.ids))
+        return known
 
     def _failure(self, key: str) -> int:
         code = self._failure_codes.get(key)
@@ -190,9 +194,6 @@ class TrialSet:
     def _take_reasons(self, positions: NDArray[np.int64], columns: Mapping[str, Sequence[Any]]) -> None:
         names = ("reason", "message", "last_words", "wait_sentence")
         told = list(zip(*(columns[name] for name in names), strict=True))
-        if self.reasons:
-            for position in positions.tolist():
-                self.reasons.pop(position, None)
         for place in np.flatnonzero(list(map(any, told))).tolist():
             reason, message, last_words, wait = told[place]
             self.reasons[int(positions[place])] = wait or reason_in_words(reason, message, last_words)
