@@ -111,8 +111,7 @@ class Analysis:
 
     async def _prepare(self, id: str) -> None:
         try:
-            for question in _FIRST_ASKED:
-                await self.ask(id, question, Query())
+            await asyncio.gather(*(self.ask(id, question, Query()) for question in _FIRST_ASKED))
         except (InvalidInput, NotFound, AnalysisUnavailable) as error:
             log.debug("no process was prepared: %s", error)
         finally:

@@ -3,8 +3,9 @@
 A request is a line of JSON on standard input: ``{"id", "question", "query", "path", "revision"}``. Its answer is a line
 of JSON on standard output, ``{"id", "bytes", "settled"}`` or ``{"id", "bytes", "refused"}``, and that many bytes of
 text. It answers one after the other, first what needs no parameters, which take longest to read the first time, and
-curves, which are read for each filter, after what is in memory: meanwhile the browser draws. It ends with its input,
-also in the middle of an answer.
+curves, which are read for each filter, after what is in memory: meanwhile the browser draws. Its first answers, for
+which somebody waits who opened a page, have the daemon's own priority; then it gives way to all else. It ends with its
+input, also in the middle of an answer.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ from nni_manager.store.connection import classified, connect_readonly
 _NICENESS = 5
 #: Linux changes one session's priority in so many seconds for all who are not root.
 _GROUP_PAUSE_S = 0.11
+#: Seconds without a question after which the first screen of a page has asked all that it does.
+_PAUSE_S = 0.5
+#: Least rank of questions that take parameters.
+_PARAMETERS_RANK = 2
 #: Allocated minus freed objects that trigger a collection: what is parsed at once is many short-lived objects.
 _YOUNG_OBJECTS = 200_000
 #: Importance is computed in a thread of its own. SQLite lets other threads run at each row, and by Python's default the
@@ -49,15 +54,33 @@ Requests = queue.PriorityQueue[tuple[int, int, dict[str, Any]]]
 
 def main() -> None:
     """Answers until standard input ends."""
-    _give_way()
     gc.set_threshold(_YOUNG_OBJECTS)
     sys.setswitchinterval(_SWITCH_S)
     requests: Requests = queue.PriorityQueue()
     threading.Thread(target=_read, args=(requests,), name="requests", daemon=True).start()
     kept = KeptExperiments()
+    _answer_first(kept, requests)
     while True:
-        header, text = respond(kept, requests.get()[-1])
-        _write(sys.stdout.buffer, json.dumps({**header, "bytes": len(text)}).encode() + b"\n" + text)
+        _answer_next(kept, requests.get()[-1])
+
+
+def _answer_first(kept: KeptExperiments, requests: Requests) -> None:
+    """Answers what the first screen of a page asks, up to the first question that takes parameters, or that is waited
+    for in vain; gives way then."""
+    place, _, request = requests.get()
+    while place < _PARAMETERS_RANK:
+        _answer_next(kept, request)
+        try:
+            place, _, request = requests.get(timeout=_PAUSE_S)
+        except queue.Empty:
+            return _give_way()
+    _give_way()
+    _answer_next(kept, request)
+
+
+def _answer_next(kept: KeptExperiments, request: dict[str, Any]) -> None:
+    header, text = respond(kept, request)
+    _write(sys.stdout.buffer, json.dumps({**header, "bytes": len(text)}).encode() + b"\n" + text)
 
 
 def _give_way() -> None:
@@ -79,7 +102,7 @@ def rank(request: dict[str, Any]) -> int:
     """The least is answered first."""
     try:
         question = str(request["question"])
-        return 2 * needs_parameters(question, _query(request)) + (question == "curves")
+        return _PARAMETERS_RANK * needs_parameters(question, _query(request)) + (question == "curves")
     except InvalidInput:  # which is said at once
         return 0
 

@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -59,7 +60,7 @@ async def test_a_question_starts_the_process_and_close_ends_it(experiment: Fille
         assert analysis.pid is None
         assert await total(analysis) == 1
         pid = analysis.pid
-        assert pid is not None and psutil.Process(pid).nice() > psutil.Process().nice()
+        assert pid is not None
         experiment.add(final=2.0)
         assert await total(analysis) == 2 and analysis.pid == pid
     assert not psutil.pid_exists(pid)
@@ -68,16 +69,33 @@ async def test_a_question_starts_the_process_and_close_ends_it(experiment: Fille
 def test_the_process_gives_way_to_other_sessions() -> None:
     """Its own priority counts only inside its session where Linux shares processors among sessions first."""
     lower = min(19, psutil.Process().nice() + 5)
-    command = [sys.executable, "-m", "nni_manager.analysis.worker"]
     for has_session, niceness in ((True, lower), (False, _niceness("self"))):
-        with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, start_new_session=has_session) as process:
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(b'{"id": 1, "question": "none", "query": "", "path": "", "revision": ""}\n')
-            process.stdin.flush()
-            assert b"refused" in process.stdout.readline()  # it answers, so it has done what it begins with
+        with _asked("columns", start_new_session=has_session) as process:
             assert psutil.Process(process.pid).nice() == lower
             assert _niceness(process.pid) in (niceness, None)
-            process.kill()
+
+
+def test_the_first_screen_is_answered_before_the_process_gives_way() -> None:
+    """Somebody waits for it; nothing but the page asks so soon."""
+    with _asked("results") as process:
+        child = psutil.Process(process.pid)
+        assert child.nice() == psutil.Process().nice()
+        while child.nice() == psutil.Process().nice():  # it does without another question, too
+            time.sleep(0.05)
+
+
+@contextmanager
+def _asked(question: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """The process once it has answered a question about a database that is not there."""
+    command = [sys.executable, "-m", "nni_manager.analysis.worker"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, **options) as process:
+        assert process.stdin is not None and process.stdout is not None
+        request = {"id": 1, "question": question, "query": "", "path": "/nowhere", "revision": ""}
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        assert b"refused" in process.stdout.readline()
+        yield process
+        process.kill()
 
 
 def _niceness(process: int | str) -> int | None:
