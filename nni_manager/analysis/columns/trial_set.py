@@ -163,11 +163,9 @@ class TrialSet:
         self["last"][positions] = np.array(columns["last_value"], np.float64)
         self["final"][positions] = np.array(columns["final_value"], np.float64)
         self["has_final"][positions] = np.array(columns["has_final"], np.bool_)
-        codes = {key: self._failure(key) for key in dict.fromkeys(columns["failure_key"])}
-        self["failure"][positions] = list(map(codes.__getitem__, columns["failure_key"]))
         for position in positions[:known].tolist():
             self.reasons.pop(position, None)
-        self._take_reasons(positions, columns)
+        self._take_words(positions, columns["words"])
         self._take_objects(positions, columns["final_object"])
         found: list[int] = positions.tolist()
         return found
@@ -191,12 +189,15 @@ class TrialSet:
             self.failure_hashes.append(failure_hash(key))
         return code
 
-    def _take_reasons(self, positions: NDArray[np.int64], columns: Mapping[str, Sequence[Any]]) -> None:
-        names = ("reason", "message", "last_words", "wait_sentence")
-        told = list(zip(*(columns[name] for name in names), strict=True))
-        for place in np.flatnonzero(list(map(any, told))).tolist():
-            reason, message, last_words, wait = told[place]
-            self.reasons[int(positions[place])] = wait or reason_in_words(reason, message, last_words)
+    def _take_words(self, positions: NDArray[np.int64], texts: Sequence[str | None]) -> None:
+        self["failure"][positions] = -1
+        places = [place for place, text in enumerate(texts) if text is not None]
+        words = parsed([texts[place] or "" for place in places])
+        for position, (failure, *told) in zip(positions[places].tolist(), words, strict=True):
+            self["failure"][position] = self._failure(failure)
+            if any(told):
+                reason, message, last_words, wait = told
+                self.reasons[position] = wait or reason_in_words(reason, message, last_words)
 
     def _take_objects(self, positions: NDArray[np.int64], texts: Sequence[str | None]) -> None:
         places = [place for place, text in enumerate(texts) if text is not None]

@@ -29,16 +29,15 @@ COLUMNS = (
     "final_value",
     "has_final",
     "final_object",
-    "failure_key",
-    "reason",
-    "message",
-    "last_words",
-    "wait_sentence",
+    "words",
 )
+#: What a trial's ``words`` are, a list in JSON; most trials have None, as all of it is empty: a column less each.
+WORDS = ("failure_key", "reason", "message", "last_words", "wait_sentence")
+_HAS_WORDS = " OR ".join(f"{name} <> ''" for name in WORDS)
 _SELECT = (
     "SELECT sequence_id, id, status, created_ms, started_ms, ended_ms, intermediates, last_value, final_value,"
-    " final_data IS NOT NULL, CASE WHEN instr(final_data, '{') THEN final_data END, failure_key, reason, message,"
-    " last_words, wait_sentence FROM trials"
+    " final_data IS NOT NULL, CASE WHEN instr(final_data, '{') THEN final_data END,"
+    f" CASE WHEN {_HAS_WORDS} THEN json_array({', '.join(WORDS)}) END FROM trials"
 )
 
 
