@@ -173,5 +173,8 @@ def key_values(rows: Sequence[Row], key: str) -> list[float]:
     """The number of each result under `key`; NaN: it has none. `rows`: as `trial_columns.intermediates`."""
     if key == DEFAULT_KEY:
         return [math.nan if value is None else value for _, value, _ in rows]
-    results = parsed([data for *_, data in rows])
-    return [number_of(result.get(key)) if isinstance(result, dict) else math.nan for result in results]
+    return [_entry(result, key) for result in parsed([data for *_, data in rows])]
+
+
+def _entry(result: Any, key: str) -> float:
+    return number_of(result.get(key)) if isinstance(result, dict) else math.nan
