@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio.plugin
 from hypothesis import settings
 
 from tests import bare_python, left_children, left_log_handlers, module_groups
@@ -50,9 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(left_log_handlers)
     config.pluginmanager.register(module_groups)
     config.pluginmanager.register(session)
+    _look_at_loops_alone(config.pluginmanager.getplugin("looptime_plugin"))
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
         config.pluginmanager.register(Order(config))
         config.pluginmanager.register(module_groups.ModuleGroups())
+
+
+def _look_at_loops_alone(looptime: Any) -> None:
+    """It looks through all that pytest-asyncio defines after each fixture of each test; none of ours makes a loop."""
+    if looptime is not None and hasattr(looptime, "_should_patch"):
+        looptime._should_patch = lambda fixture, _: fixture.func.__module__ == pytest_asyncio.plugin.__name__
 
 
 @pytest.hookimpl(wrapper=True)

@@ -153,9 +153,11 @@ def _loaders() -> dict[str, _Loader]:
     return _plug_ins() | {name: _folder_loader(name) for name in _folders()}
 
 
-def _folders() -> list[str]:
+@cache
+def _folders() -> tuple[str, ...]:
+    """Of our own package, which stay while it runs; looked for in each section of each config otherwise."""
     package = importlib.import_module(GROUP)
-    return [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    return tuple(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
 
 
 def _folder_loader(name: str) -> _Loader:
