@@ -16,7 +16,7 @@ LOCK = ROOT / "requirements" / "nni3.txt"
 #: What its programs import of others, most of it SciPy's.
 IMPORTED = (
     "json_tricks, pandas, pkg_resources, psutil, requests, schema, scipy.optimize, scipy.spatial, scipy.stats, "
-    "typeguard, yaml"
+    "sklearn.datasets, sklearn.svm, typeguard, yaml"
 )
 
 

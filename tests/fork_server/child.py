@@ -112,12 +112,16 @@ def _set_environment(order: Order) -> None:
 
 
 def _start(order: Order) -> None:
-    """As the interpreter starts a script or a module."""
+    """As the interpreter starts a script, a module or code."""
     *options, last = order.program
     sys.orig_argv = list(order.command)
     sys.argv = [last, *order.arguments]
+    if "-c" in options:
+        sys.argv[0], sys.path[0] = "-c", ""
+        exec(compile(last, "<string>", "exec"), {"__name__": "__main__"})
+        return
     if "-m" not in options:
-        sys.path[0] = os.path.dirname(last)
+        sys.path[0] = os.path.dirname(os.path.abspath(last))
         runpy.run_path(last, run_name="__main__")
         return
     sys.path[:1] = [] if "-P" in options else [os.getcwd()]

@@ -26,7 +26,7 @@ _MOST_DESCRIPTORS = 64
 
 @dataclass(frozen=True)
 class Order:
-    """`command`: with the interpreter, as the kernel shows it. `program`: what of it is to run, a script or a module.
+    """`command`: with the interpreter, as the kernel shows it. `program`: what of it runs: a script, a module, code.
 
     `descriptors`: the numbers that those have in the fork which are sent along. `limits`: soft and hard ones.
     """

@@ -42,7 +42,7 @@ def main(listening: int, path: str) -> None:
     popen.use(_Here(path, dict(os.environ)))
     import_all()
     named_process.name(sys.orig_argv, os.environ)  # it fails here, and not in a fork
-    forked = _serve(socket.socket(fileno=listening))
+    forked = serve(socket.socket(fileno=listening))
     if forked is not None:
         child.run(*forked)
 
@@ -62,7 +62,7 @@ def import_all() -> None:
     gc.freeze()  # what is shared with the forks stays shared
 
 
-def _serve(listener: socket.socket) -> tuple[Order, list[int]] | None:
+def serve(listener: socket.socket) -> tuple[Order, list[int]] | None:
     """In a fork: what it has to do. In the server: None, in the end."""
     waiting: dict[int, tuple[int, socket.socket]] = {}
     look = select.poll()

@@ -25,7 +25,7 @@ def nni3_interpreter() -> Path:
 
 @pytest.fixture(scope="session")
 def warm_nni3(nni3: Path) -> Iterator[WarmPython]:
-    """The same, for programs that begin with imports of what `nni` needs."""
+    """The same, for programs that begin with imports of what `nni` needs; one for all tests of a worker."""
     with warm_python(nni3) as warm:
         yield warm
 
@@ -71,5 +71,5 @@ class UpstreamTrial:
 
 
 @pytest.fixture
-def upstream_trial(tmp_path: Path, nni3: Path) -> UpstreamTrial:
-    return UpstreamTrial(tmp_path, nni3)
+def upstream_trial(tmp_path: Path, warm_nni3: WarmPython) -> UpstreamTrial:
+    return UpstreamTrial(tmp_path, warm_nni3.python)

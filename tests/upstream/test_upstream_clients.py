@@ -66,15 +66,15 @@ class Upstream:
     def run(self, code: str, connect: str = CONNECT, port: int | None = None) -> Any:
         """On a connected `experiment` of NNI's client; answers `found`."""
         code = PREAMBLE + connect + code + EPILOGUE
-        command = ["-c", code, str(port or self.port)]
-        done = self.python.run(command, cwd=self.daemon.data.parent, environment=self.environment)
+        command = ("python3", "-c", code, port or self.port)
+        done = self.python.run(*command, cwd=self.daemon.data.parent, environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr + self.daemon.log()
         (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
         return json.loads(line.removeprefix("FOUND "))
 
     def nnictl(self, *words: object) -> str:
         """What NNI's command line prints; it must find nothing wrong."""
-        done = self.python.nnictl(*words, cwd=self.daemon.data.parent, environment=self.environment)
+        done = self.python.run("nnictl", *words, cwd=self.daemon.data.parent, environment=self.environment)
         assert done.returncode == 0 and "ERROR" not in done.stdout, done.stdout + done.stderr + self.daemon.log()
         return done.stdout
 

@@ -40,7 +40,7 @@ def test_exports_match_those_of_nni(line: CommandLine, warm_nni3: WarmPython, va
     for kind, extra in (("json", []), ("json", ["-i"]), ("csv", []), ("csv", ["-i"])):
         theirs, ours = (line.folder / f"{side}.{kind}" for side in ("theirs", "ours"))
         words = ["experiment", "export", experiment["id"], "--type", kind, *extra, "--filename"]
-        done = warm_nni3.nnictl(*words, theirs, cwd=line.folder, environment=_theirs(line))
+        done = warm_nni3.run("nnictl", *words, theirs, cwd=line.folder, environment=_theirs(line))
         assert theirs.exists(), done.stdout + done.stderr
         line.good(*words, ours)
         assert _of_nni(ours, theirs) == _read(theirs)

@@ -19,8 +19,13 @@ from nni_manager.client.manager_client import ManagerClient
 from nni_manager.platform_kit.payload import STAND_IN
 from tests.live_daemon import end_all, processes_of
 from tests.programs import launching
+from tests.upstream.warm_python import WarmPython
 
-pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
+pytestmark = [
+    pytest.mark.upstream,
+    pytest.mark.timeout(1200),  # the first test of a session may install nni
+    pytest.mark.xdist_group("warm_nni3_launchers"),  # one is enough
+]
 
 #: Both formats; the trial's results repeat its parameters.
 V2 = """
@@ -50,13 +55,14 @@ SPACE = {
 
 
 class Hooked:
-    """A shell of a user of NNI, behind the hook. `folder`: theirs; the daemon has the default data directory."""
+    """A shell of a user of NNI, behind the hook. `folder`: theirs; the daemon has the default data directory.
+    `programs`: the folder of NNI's, first on their PATH."""
 
-    def __init__(self, folder: Path, nni3: Path) -> None:
+    def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self.data = folder / "home" / "nni-experiments"
         self.port = launching.free_port()
-        self._bin = nni3.parent
+        self._bin = programs
         (folder / "home").mkdir()
         (folder / "trial.py").write_text(launching.TRIAL)
         (folder / "space.json").write_text(json.dumps(SPACE))
@@ -93,8 +99,8 @@ class Hooked:
 
 
 @pytest.fixture
-def hooked(tmp_path: Path, nni3: Path) -> Iterator[Hooked]:
-    hooked = Hooked(tmp_path, nni3)
+def hooked(tmp_path: Path, warm_nni3: WarmPython) -> Iterator[Hooked]:
+    hooked = Hooked(tmp_path, warm_nni3.bin)
     try:
         yield hooked
     finally:

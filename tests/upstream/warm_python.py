@@ -1,110 +1,84 @@
 """The Python of the real `nni`, which has imported already what `nni` imports of others: each program is a fork of it.
 
-Importing them takes two seconds a process. `nni` itself is imported by each program anew, in its
-own environment.
+Importing them takes two seconds a process. `nni` itself is imported by each program anew, in its own environment. Who
+starts `python3`, `python` or `nnictl` of the folder `bin` gets a fork: see `warm_program`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import select
+import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import nni3
+from tests import bare_python, nni3
 
 #: Seconds that a program may take.
 _PATIENCE_S = 120.0
-#: Reads orders, a line of JSON each; answers the exit code of each program, once it has ended.
-_SERVER = """
-import json, os, runpy, sys
-
-def run(order):
-    os.chdir(order["cwd"])
-    os.environ.clear()
-    os.environ.update(order["environment"])
-    for descriptor, name, mode in ((0, os.devnull, os.O_RDONLY), (1, order["out"], os.O_WRONLY),
-                                   (2, order["err"], os.O_WRONLY)):
-        opened = os.open(name, mode)
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    sys.stdin = open(0, closefd=False)
-    sys.argv = order["command"]
-    sys.path[0] = os.path.dirname(sys.argv[0]) or ""
-    if sys.argv[0] == "-c":
-        code = sys.argv.pop(1)
-        sys.path[0] = ""
-        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
-    else:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-
-print("ready", flush=True)
-for line in iter(sys.stdin.readline, ""):
-    child = os.fork()
-    if child == 0:
-        run(json.loads(line))
-        sys.exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+#: Programs that are ordered at the same time.
+_WAITING = 64
+_SERVER = "import sys; sys.path.insert(0, {root!r}); from tests.upstream.warm_server import main; main({number})"
+#: With as little as Python can start with.
+_PROGRAM = """#!{bare} -IS
+import sys
+sys.path.insert(0, {root!r})
+from tests.upstream.warm_program import main
+main({path!r}, {python!r}, {before!r})
 """
 
 
 class WarmPython:
-    """Runs one program at a time. `python`: the interpreter that it is."""
+    """`bin`: the folder of its programs, which goes first on a PATH."""
 
-    def __init__(self, python: Path, server: subprocess.Popen[str]) -> None:
-        self.python = python
-        self._server = server
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder
+        self.python = folder / "python3"
 
-    def run(
-        self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        """`command`: a script of this Python and its arguments, or `-c`, code and its arguments. No input."""
-        with tempfile.TemporaryDirectory() as folder:
-            out, err = Path(folder, "out"), Path(folder, "err")
-            for file in (out, err):
-                file.touch()
-            order = {
-                "command": list(command),
-                "cwd": str(cwd),
-                "environment": dict(environment),
-                "out": str(out),
-                "err": str(err),
-            }
-            code = self._ask(json.dumps(order))
-            return subprocess.CompletedProcess(command, code, out.read_text(), err.read_text())
-
-    def nnictl(self, *words: object, cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        command = [str(self.python.with_name("nnictl")), *map(str, words)]
-        return self.run(command, cwd=cwd, environment=environment)
-
-    def _ask(self, order: str) -> int:
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(order + "\n")
-        self._server.stdin.flush()
-        readable, _, _ = select.select([self._server.stdout], [], [], _PATIENCE_S)
-        assert readable, f"it has not ended within {_PATIENCE_S} s: {order}"
-        return int(self._server.stdout.readline())
+    def run(self, *command: object, cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """`command`: a program of `bin` and its arguments. No input."""
+        name, *arguments = map(str, command)
+        return subprocess.run(
+            [str(self.bin / name), *arguments],
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+        )
 
 
 @contextmanager
 def warm_python(python: Path) -> Iterator[WarmPython]:
-    """Ends with what it still runs."""
+    """Its programs end by themselves."""
     # threads of numerical libraries do not come along into a fork
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
-    with subprocess.Popen(
-        [str(python), "-W", "ignore", "-c", f"import {nni3.IMPORTED}{_SERVER}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as server:
+    with tempfile.TemporaryDirectory(prefix="nni-warm-") as folder:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(f"{folder}/socket")
+            listener.listen(_WAITING)
+            _write_programs(Path(folder), python)
+            code = _SERVER.format(root=str(nni3.ROOT), number=listener.fileno())
+            server = subprocess.Popen(
+                [str(python), "-W", "ignore", "-c", code],
+                stdin=subprocess.PIPE,
+                pass_fds=(listener.fileno(),),
+                env=environment,
+            )
         try:
-            assert server.stdout is not None and server.stdout.readline() == "ready\n"
-            yield WarmPython(python, server)
+            yield WarmPython(Path(folder))
         finally:
-            server.kill()
+            server.communicate()  # it ends with its input
+
+
+def _write_programs(folder: Path, python: Path) -> None:
+    for name, before in (("python3", []), ("python", []), ("nnictl", [str(python.with_name("nnictl"))])):
+        text = _PROGRAM.format(
+            bare=bare_python.own(), root=str(nni3.ROOT), path=f"{folder}/socket", python=str(python), before=before
+        )
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
