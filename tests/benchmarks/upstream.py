@@ -26,16 +26,19 @@ _TRIES = 3
 
 
 class Nni:
-    """One experiment under a home folder of its own; `create` or `endpoint`, then `stop`."""
+    """One experiment under a home folder of its own; `create` or `endpoint`, then `stop`.
 
-    def __init__(self, folder: Path) -> None:
+    `nnictl`: another one than its own, which is started as ever.
+    """
+
+    def __init__(self, folder: Path, nnictl: Path | None = None) -> None:
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         self.code = folder / "code"
         lite.write(self.code)
         self.port = free_port()
         self.id = ""
-        self._nnictl = [str(nni3.interpreter().with_name("nnictl"))]
+        self._nnictl = [str(nnictl or nni3.interpreter().with_name("nnictl"))]
         self._environment = {**os.environ, "HOME": str(self.home)}
         self._environment.pop("PYTHONPATH", None)
 

@@ -12,8 +12,13 @@ import pytest
 
 from tests.benchmarks.upstream import Nni
 from tests.live_daemon import Daemon
+from tests.upstream.warm_python import WarmPython
 
-pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
+pytestmark = [
+    pytest.mark.upstream,
+    pytest.mark.timeout(1200),  # the first test of a session may install nni
+    pytest.mark.xdist_group("warm_nni3_launchers"),  # one is enough
+]
 
 TRIALS = 4
 TRIAL = """
@@ -37,17 +42,17 @@ time.sleep(600 if run == 1 else 0)
 
 
 @pytest.fixture
-def left(tmp_path: Path, nni3: Path) -> tuple[Path, str]:
+def left(tmp_path: Path, warm_nni3: WarmPython) -> tuple[Path, str]:
     """(home folder, id) of an experiment that NNI has done and stopped."""
-    with Nni(tmp_path) as nni:
-        return nni.home, _done(nni, nni3)
+    with Nni(tmp_path, warm_nni3.bin / "nnictl") as nni:
+        return nni.home, _done(nni, warm_nni3.python)
 
 
 @pytest.fixture
-def killed(tmp_path: Path, nni3: Path) -> tuple[Nni, str, dict[str, Any]]:
+def killed(tmp_path: Path, warm_nni3: WarmPython) -> tuple[Nni, str, dict[str, Any]]:
     """NNI after it was killed with two trials that had reported all; id of the experiment, what it had answered."""
-    nni = Nni(tmp_path)
-    _create(nni, nni3, LONG_TRIAL, trials=2)
+    nni = Nni(tmp_path, warm_nni3.bin / "nnictl")
+    _create(nni, warm_nni3.python, LONG_TRIAL, trials=2)
     try:
         nni.wait_for(lambda: len(nni.get("metric-data")) == 8)
         return nni, nni.id, {path: nni.get(path) for path in ("metric-data", "metric-data-latest")}
@@ -55,18 +60,18 @@ def killed(tmp_path: Path, nni3: Path) -> tuple[Nni, str, dict[str, Any]]:
         nni.kill()
 
 
-def _done(nni: Nni, nni3: Path) -> str:
-    _create(nni, nni3, TRIAL, TRIALS)
+def _done(nni: Nni, python: Path) -> str:
+    _create(nni, python, TRIAL, TRIALS)
     nni.wait("DONE")
     return nni.id
 
 
-def _create(nni: Nni, nni3: Path, trial: str, trials: int) -> None:
+def _create(nni: Nni, python: Path, trial: str, trials: int) -> None:
     (nni.code / "trial.py").write_text(trial)
     config = {
         "experimentName": "theirs",
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{nni3} trial.py",
+        "trialCommand": f"{python} trial.py",
         "trialCodeDirectory": str(nni.code),
         "trialConcurrency": 2,
         "maxTrialNumber": trials,
@@ -86,12 +91,12 @@ def _noted(nni: Nni) -> tuple[int, int]:
     return entry["pid"], entry["port"]
 
 
-def test_experiment_still_run_by_nni_is_shown_and_not_touched(tmp_path: Path, nni3: Path) -> None:
-    with Nni(tmp_path) as nni:
+def test_experiment_still_run_by_nni_is_shown_and_not_touched(tmp_path: Path, warm_nni3: WarmPython) -> None:
+    with Nni(tmp_path, warm_nni3.bin / "nnictl") as nni:
         daemon = _daemon(nni.home)
         daemon.start()
         daemon.terminate()  # its index is older than the experiment
-        id_ = _done(nni, nni3)
+        id_ = _done(nni, warm_nni3.python)
         noted = _noted(nni)
         daemon.start()
         try:
@@ -104,7 +109,7 @@ def test_experiment_still_run_by_nni_is_shown_and_not_touched(tmp_path: Path, nn
         assert nni.get("check-status")["status"] == "DONE"
 
 
-def test_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str], nni3: Path) -> None:
+def test_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str]) -> None:
     home, id_ = left
     daemon = _daemon(home)
     with closing(sqlite3.connect(home / "nni-experiments" / id_ / "db" / "nni.sqlite")) as connection:
