@@ -1,15 +1,19 @@
-"""The runner's HTTP client of the manager: posts with the attempt's token, and how long to wait before the next try."""
+"""The runner's HTTP client of the manager: posts with the attempt's token, and how long to wait before the next try.
 
-import http.client
+Python's own is imported with the first client that is made: it is half of what a runner costs that needs none.
+"""
+
 import json
 import os
-import ssl
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
 
 from trial_runner import protocol
 from trial_runner.runner.settings import Credential
 from trial_runner.wire.foreign_files import write_all
+
+if TYPE_CHECKING:
+    import http.client
+    import ssl
 
 #: Waits before a request is made again, in seconds; the last one repeats.
 RETRY_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0)
@@ -90,6 +94,9 @@ class Client:
         authority: str = "",
         connect_s: float = _TIMEOUT_S,
     ) -> None:
+        from http.client import HTTPException
+        from urllib.parse import urlsplit
+
         parts = urlsplit(url)
         self.address = parts.netloc
         self._path = parts.path
@@ -101,6 +108,8 @@ class Client:
         self._prefix = os.urandom(8).hex()
         self._number = 0
         self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
+        #: What a connection that breaks raises.
+        self._breaks: Tuple[Type[Exception], ...] = (OSError, HTTPException)
         self._is_kept = False
         #: The manager takes several posts in one request, as it has said.
         self.takes_together = False
@@ -161,7 +170,7 @@ class Client:
             raise self._foreign(response)
         return answer
 
-    def _respond(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
+    def _respond(self, method: str, route: str, data: Optional[bytes]) -> "http.client.HTTPResponse":
         """The response to a request that was accepted, its body not yet read."""
         response = self._send(method, route, data)
         if response.getheader(protocol.ANSWER_HEADER) != "{}/{}".format(self._signature, self._request_name):
@@ -170,26 +179,26 @@ class Client:
             self._fail(response)
         return response
 
-    def _foreign(self, response: http.client.HTTPResponse) -> Unavailable:
+    def _foreign(self, response: "http.client.HTTPResponse") -> Unavailable:
         """The answer of a proxy, a firewall, a login page or another manager: it says nothing about the attempt."""
         response.close()
         self.close()
         sentence = "what answers at {} is not the manager of this attempt (it says {} {})"
         return Unavailable(sentence.format(self.address, response.status, response.reason), None, response.status)
 
-    def _send(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
+    def _send(self, method: str, route: str, data: Optional[bytes]) -> "http.client.HTTPResponse":
         """A connection that was kept may have been closed meanwhile, which says nothing about the manager."""
         if self._is_kept:
             try:
                 return self._request(method, route, data)
-            except (OSError, http.client.HTTPException):
+            except self._breaks:
                 self.close()
         try:
             return self._request(method, route, data)
-        except (OSError, http.client.HTTPException) as error:
+        except self._breaks as error:
             self._break(error)
 
-    def _request(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
+    def _request(self, method: str, route: str, data: Optional[bytes]) -> "http.client.HTTPResponse":
         self._number += 1
         headers = {**self._credential.headers(), protocol.REQUEST_HEADER: self._request_name}
         if self._container:
@@ -214,7 +223,7 @@ class Client:
             connected: Any = self._connection.sock
             connected.settimeout(_TIMEOUT_S)
 
-    def _read(self, response: http.client.HTTPResponse) -> bytes:
+    def _read(self, response: "http.client.HTTPResponse") -> bytes:
         """The answer, read in pieces, because older Pythons set aside as much memory as is asked for."""
         pieces = [self._piece(response, _PIECE_BYTES)]
         while pieces[-1] and len(pieces) < _MAX_PIECES:
@@ -223,7 +232,7 @@ class Client:
             self.close()  # longer than any answer of the manager
         return b"".join(pieces)
 
-    def _copy(self, response: http.client.HTTPResponse, descriptor: int) -> None:
+    def _copy(self, response: "http.client.HTTPResponse", descriptor: int) -> None:
         expected, length = response.length, 0
         data = self._piece(response, _COPY_BYTES)
         while data:
@@ -233,10 +242,10 @@ class Client:
         if expected is not None and length != expected:
             self._break(OSError("only {} of {} bytes came".format(length, expected)))
 
-    def _piece(self, response: http.client.HTTPResponse, size: int) -> bytes:
+    def _piece(self, response: "http.client.HTTPResponse", size: int) -> bytes:
         try:
             return response.read(size)
-        except (OSError, http.client.HTTPException) as error:
+        except self._breaks as error:
             self._break(error)
 
     def _break(self, error: Exception) -> NoReturn:
@@ -244,7 +253,7 @@ class Client:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise Unavailable("the manager at {} cannot be reached ({})".format(self.address, reason)) from error
 
-    def _fail(self, response: http.client.HTTPResponse) -> NoReturn:
+    def _fail(self, response: "http.client.HTTPResponse") -> NoReturn:
         status, retry_after = response.status, response.getheader("Retry-After")
         told = _object(self._read(response)) or {}
         if not isinstance(told.get("error"), str):
@@ -264,14 +273,18 @@ class Client:
         raise Unavailable(text, retry_after_s if isinstance(retry_after_s, (int, float)) else None, status)
 
 
-def _connection(scheme: str, address: str, authority: str, connect_s: float) -> http.client.HTTPConnection:
+def _connection(scheme: str, address: str, authority: str, connect_s: float) -> "http.client.HTTPConnection":
+    import http.client
+
     if scheme == "https":
         return http.client.HTTPSConnection(address, timeout=connect_s, context=_context(authority))
     return http.client.HTTPConnection(address, timeout=connect_s)
 
 
-def _context(authority: str) -> ssl.SSLContext:
+def _context(authority: str) -> "ssl.SSLContext":
     """TLS that trusts the authority the manager names, even where another one signed that."""
+    import ssl
+
     context = ssl.create_default_context()
     if authority:
         context.verify_flags |= ssl.VerifyFlags(_PARTIAL_CHAIN)
