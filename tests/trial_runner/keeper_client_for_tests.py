@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.fork_server.popen import Popen
 from trial_runner import protocol
 from trial_runner.wire import removal
 
@@ -129,7 +130,7 @@ class KeeperProcess:
         command += [str(self.directory / "keeper"), "--socket", str(self.socket_path), "--ready-fd", str(writer)]
         log = (self.directory / "keeper.err").open("ab")
         careless = os.open(os.devnull, os.O_RDONLY)
-        self.process = subprocess.Popen(
+        self.process = Popen(
             command, cwd=ROOT, pass_fds=(writer, careless), start_new_session=True, stdin=subprocess.DEVNULL, stderr=log
         )
         log.close()

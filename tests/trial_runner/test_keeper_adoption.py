@@ -115,6 +115,7 @@ def test_a_job_that_was_started_but_not_recorded_is_found_by_its_tag(keeper: Kee
     assert not is_alive(job["pid"])
 
 
+@pytest.mark.true_start  # it waits for the keeper as its parent
 @pytest.mark.usefixtures("orphanage")
 @pytest.mark.parametrize("was_started", [True, False])
 def test_a_keeper_that_died_while_it_bore_the_tag_is_not_taken_for_the_main_process(

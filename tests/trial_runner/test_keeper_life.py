@@ -172,6 +172,7 @@ def test_half_a_message_may_come_any_time(running: KeeperProcess) -> None:
     assert client.next_message()["id"] == 99
 
 
+@pytest.mark.true_start  # a fork has the memory of what the server has imported
 def test_a_peer_that_asks_and_never_reads_is_not_listened_to_for_ever(running: KeeperProcess) -> None:
     """Its answers would fill the memory."""
     client = running.connect()
