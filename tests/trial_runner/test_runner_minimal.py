@@ -113,3 +113,11 @@ def test_first_modules_parse_on_older_pythons() -> None:
     """The archive's entry is as plain."""
     for name in ("__init__.py", "python_version.py"):
         ast.parse((ROOT / "trial_runner" / name).read_text(), feature_version=(3, 4))
+
+
+def test_what_posts_nothing_imports_no_client_of_http() -> None:
+    """It is half of what such a runner costs; also each look that the manager takes into a container is one."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import trial_runner.__main__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    imported = done.stdout.split()
+    assert "trial_runner.runner.client" in imported and {"http.client", "ssl", "random"}.isdisjoint(imported)
