@@ -155,7 +155,7 @@ def _loaders() -> dict[str, _Loader]:
 
 @cache
 def _folders() -> tuple[str, ...]:
-    """The adapters in our own package, which stay while it runs; looked for in each section of each config otherwise."""
+    """The adapters in our own package, which stay while it runs; each section of each config asks for them."""
     package = importlib.import_module(GROUP)
     return tuple(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
 

@@ -29,5 +29,5 @@ class Backoff:
 
 
 def _random() -> float:
-    """From 0 to 1, evenly. The module `random` takes 5 ms to import, in each runner."""
+    """A number from 0 to 1, evenly. The module `random` takes 5 ms to import, in each runner."""
     return int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
