@@ -30,6 +30,8 @@ _NOTE_CHARTS = """() => {
   addEventListener("pointerup", () => { noted = {up: performance.now(), drawn: []}; }, {capture: true});
   document.addEventListener("chartanswer", event => noted.drawn.push([event.target.id, performance.now() - noted.up]));
 }"""
+_ALL_DRAWN = """[...document.querySelectorAll('figure[data-chart]')].every(
+  chart => chart.querySelector('.chart-sketch, .main-svg, canvas'))"""
 #: In this order whatever turns out to matter, so that the first one is brushed.
 AXES = "?axes=p0,p1,p2,p3,p4,p5,p6,p7"
 #: Pixels of the parallel coordinates, as in parallel_axes.js.
@@ -108,7 +110,9 @@ def _see_all(page: Page) -> None:
     for chart in page.locator("figure[data-chart]").all():
         chart.scroll_into_view_if_needed()
         chart.locator(".chart-tools button").first.wait_for()
-    page.wait_for_timeout(1000)
+    while not page.evaluate(_ALL_DRAWN):
+        page.wait_for_timeout(100)
+    _settle(page)
 
 
 def _idle_bytes(page: Page) -> int:
