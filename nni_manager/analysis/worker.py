@@ -40,6 +40,8 @@ _NICENESS = 5
 _GROUP_PAUSE_S = 0.11
 #: Seconds without a question after which the first screen of a page has asked all that it does.
 _PAUSE_S = 0.5
+#: Seconds from the first question within which the first screen of a page is there.
+_FIRST_S = 2.0
 #: Least rank of questions that take parameters.
 _PARAMETERS_RANK = 2
 #: Allocated minus freed objects that trigger a collection: what is parsed at once is many short-lived objects.
@@ -66,9 +68,11 @@ def main() -> None:
 
 def _answer_first(kept: KeptExperiments, requests: Requests) -> None:
     """Answers what the first screen of a page asks, up to the first question that takes parameters, or that is waited
-    for in vain; gives way then."""
+    for in vain; gives way then, and at the latest when a page has been there for a while: that of an experiment at work
+    asks without a pause."""
     place, _, request = requests.get()
-    while place < _PARAMETERS_RANK:
+    end_s = time.monotonic() + _FIRST_S
+    while place < _PARAMETERS_RANK and time.monotonic() < end_s:
         _answer_next(kept, request)
         try:
             place, _, request = requests.get(timeout=_PAUSE_S)
