@@ -3,9 +3,9 @@
 A request is a line of JSON on standard input: ``{"id", "question", "query", "path", "revision"}``. Its answer is a line
 of JSON on standard output, ``{"id", "bytes", "settled"}`` or ``{"id", "bytes", "refused"}``, and that many bytes of
 text. It answers one after the other, first what needs no parameters, which take longest to read the first time, and
-curves, which are read for each filter, after what is in memory: meanwhile the browser draws. Its first answers, for
-which somebody waits who opened a page, have the daemon's own priority; then it gives way to all else. It ends with its
-input, also in the middle of an answer.
+curves, which are read for each filter, after what is in memory: meanwhile the browser draws. Its first answers, which
+are of a page's first screen, have the daemon's own priority, for two seconds at most; then it gives way to all else. It
+ends with its input, also in the middle of an answer.
 """
 
 from __future__ import annotations

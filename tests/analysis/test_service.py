@@ -76,7 +76,7 @@ def test_the_process_gives_way_to_other_sessions() -> None:
 
 
 def test_the_first_screen_is_answered_before_the_process_gives_way() -> None:
-    """Somebody waits for it; nothing but the page asks so soon."""
+    """The reader of the page waits for it; nothing but the page asks so soon."""
     with _asked("results") as process:
         child = psutil.Process(process.pid)
         assert child.nice() == psutil.Process().nice()

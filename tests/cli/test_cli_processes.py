@@ -78,6 +78,7 @@ _ALL_COMMANDS = (
     [
         (_ALL_COMMANDS, HEAVY),
         ("import nni_manager.app.closed_experiments", READING),
+        ("import nni_manager.app.serve", {"nni_manager.web.pages", "nni_manager.web.report", "jinja2", "yaml"}),
         (
             "import nni_manager.cli.main",
             {"nni_manager.cli.experiment", "nni_manager.cli.trial", "nni_manager.programs"},
