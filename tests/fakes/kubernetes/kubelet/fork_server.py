@@ -8,12 +8,15 @@ Lines on standard output say its `pid`, and later its `code`. The end of the inp
 from __future__ import annotations
 
 import gc
+import http.client  # noqa: F401  with its first post a runner imports this, the next and that of `ssl`: here once for all
 import json
 import os
 import select
 import signal
+import ssl  # noqa: F401
 import sys
 import traceback
+import urllib.parse  # noqa: F401
 from collections.abc import Mapping
 from typing import Any
 
