@@ -39,15 +39,18 @@ class Failed(Exception):
     """The library, the driver behind it, or nvidia-smi answers with an error, or with something that is no answer."""
 
 
-def _card(index: int, uuid: str = "", name: str = "", total: Optional[int] = None, used: Optional[int] = None) -> Card:
-    """A card with sizes in bytes, its processes unknown yet."""
+def _card(index: int, uuid: str = "", name: str = "", total: Optional[int] = None, free: Optional[int] = None) -> Card:
+    """A card with sizes in bytes, its processes unknown yet.
+
+    What the driver keeps for itself, hundreds of MiB, is used: NVML counts so, nvidia-smi's own number leaves it out.
+    """
     return {
         "index": index,
         "uuid": uuid,
         "name": name,
         "error": "",
         "memory_bytes": total,
-        "used_bytes": used,
+        "used_bytes": None if total is None or free is None else total - free,
         "processes": [],
     }
 
@@ -207,7 +210,7 @@ def _run(program: str, *arguments: str) -> str:
 
 
 def _described(index: int, element: ElementTree.Element) -> Card:
-    sizes = (_size(_text(element, "fb_memory_usage/" + name)) for name in ("total", "used"))
+    sizes = (_size(_text(element, "fb_memory_usage/" + name)) for name in ("total", "free"))
     card = _card(index, _text(element, "uuid"), _text(element, "product_name"), *sizes)
     card["processes"] = [
         _process(int(_text(found, "pid")), _size(_text(found, "used_memory")), "C" in (_text(found, "type") or "C"))
@@ -232,8 +235,8 @@ def _size(text: str) -> Optional[int]:
 
 
 def _from_tables(program: str) -> List[Card]:
-    told = _table(program, "--query-gpu=index,uuid,name,memory.total,memory.used", 5)
-    cards = [_card(int(index), uuid, name, _size(total), _size(used)) for index, uuid, name, total, used in told]
+    told = _table(program, "--query-gpu=index,uuid,name,memory.total,memory.free", 5)
+    cards = [_card(int(index), uuid, name, _size(total), _size(free)) for index, uuid, name, total, free in told]
     by_uuid = {card["uuid"]: card for card in cards}
     for uuid, pid, used in _table(program, "--query-compute-apps=gpu_uuid,pid,used_memory", 3):
         if uuid in by_uuid and pid.isdigit():
