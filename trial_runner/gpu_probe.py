@@ -27,6 +27,8 @@ _NOT_TOLD = (3, 4)
 _INSUFFICIENT_SIZE = 7
 _NOT_AVAILABLE = 2**64 - 1
 Card = Dict[str, Any]
+#: NVIDIA's multi-process service, as much of its name as the kernel keeps.
+_MPS_SERVER = b"nvidia-cuda-mps"
 #: Processes of one card that are asked for at first; when there are more, for as many as there are, and some.
 _PROCESSES = 64
 
@@ -287,6 +289,7 @@ def _reading(source: str, cards: List[Card]) -> Reading:
     for card in cards:
         for process in card["processes"]:
             process["user"] = _user_of(process["pid"])
+            process["is_compute"] = process["is_compute"] and not _is_mps_server(process["pid"])
     return {"source": source, "cards": cards, "error": "", "is_absent": False}
 
 
@@ -306,6 +309,15 @@ def _user_of(pid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _is_mps_server(pid: int) -> bool:
+    """Whether it only passes on what others compute: its clients are listed, and it stays on the card without any."""
+    try:
+        with open("/proc/{}/comm".format(pid), "rb") as name:
+            return name.read().strip() == _MPS_SERVER
+    except OSError:
+        return False
 
 
 def main() -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ pytestmark = [pytest.mark.live_gpu, pytest.mark.timeout(240)]
 _MIB = 2**20
 #: Variables by which processes find the driver.
 _OF_DRIVER = ("LD_LIBRARY_PATH", "FAKE_DRIVER")
+_NONE: Mapping[str, str] = {}
 Json = dict[str, Any]
 
 
@@ -152,6 +155,23 @@ def test_other_process_on_the_card(
     _assert_all_succeeded(daemon, id_, 1)
 
 
+def test_trials_share_a_card_by_mps(
+    daemon: Daemon, code: Path, journal: Journal, cards: list[Json], tmp_path: Path
+) -> None:
+    """The server of NVIDIA's multi-process service stays on a card when its first client has ended."""
+    with _mps() as variables:
+        for card in cards:
+            with _other_process(card["index"], tmp_path / "others", variables):
+                pass
+        until(lambda: _server_is_alone(cards), 10)
+        config = _experiment(f"{sys.executable} hold_card.py {journal.path} 2 256", trials=4 * len(cards), at_once=8)
+        section = {"platform": "local", "useActiveGpu": False, "trialGpuNumber": 1, "maxTrialNumberPerGpu": 2}
+        given = {**section, "gpuIndices": [card["index"] for card in cards]}
+        id_ = daemon.create({**config, "trainingService": given}, code, {**ENVIRONMENT, **variables})
+        _assert_all_succeeded(daemon, id_, 1)
+    assert set(journal.most_on_a_card().values()) == {2}
+
+
 def test_kills_never_put_one_too_many_on_a_card(
     daemon: Daemon, code: Path, journal: Journal, cards: list[Json]
 ) -> None:
@@ -203,9 +223,35 @@ def _is_divided() -> bool:
 
 
 @contextmanager
-def _other_process(index: int, journal: Path) -> Iterator[int]:
+def _mps() -> Iterator[dict[str, str]]:
+    """A service of our own, which nobody else's processes ask: the variables by which ours do."""
+    program = shutil.which("nvidia-cuda-mps-control")
+    if program is None:
+        pytest.skip("NVIDIA's multi-process service is not installed")
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder:  # paths of sockets are short
+        variables = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        environment = {**os.environ, **variables}
+        subprocess.run([program, "-d"], env=environment, check=True)
+        try:
+            yield variables
+        finally:
+            subprocess.run([program], input="quit -t 10\n", text=True, env=environment, timeout=30)
+
+
+def _server_is_alone(cards: Sequence[Json]) -> bool:
+    """It is on each of the cards, by the driver, and nothing else is."""
+    nvml = Nvml()
+    found = {card["index"]: [process["pid"] for process in card["processes"]] for card in nvml.cards()}
+    nvml.close()
+    names = [[Path(f"/proc/{pid}/comm").read_text().strip() for pid in found[card["index"]]] for card in cards]
+    return names == [["nvidia-cuda-mps"]] * len(cards)
+
+
+@contextmanager
+def _other_process(index: int, journal: Path, variables: Mapping[str, str] = _NONE) -> Iterator[int]:
     """A process that computes on the card and is none of the manager's; it is there when the driver says so."""
-    environment = {"CUDA_VISIBLE_DEVICES": str(index), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PATH": ENVIRONMENT["PATH"]}
+    environment = {"CUDA_VISIBLE_DEVICES": str(index), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **variables}
+    environment["PATH"] = ENVIRONMENT["PATH"]
     environment.update({name: os.environ[name] for name in _OF_DRIVER if name in os.environ})
     with subprocess.Popen([sys.executable, str(TRIAL), str(journal), "600", "1024"], env=environment) as process:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -83,6 +84,19 @@ def asked(program: str) -> list[Json]:
     """The cards as the probe tells them in a process of its own: this one has loaded another driver's library."""
     told = subprocess.run([sys.executable, "-S", program], input="\n", stdout=subprocess.PIPE, text=True, check=True)
     return list(json.loads(told.stdout)["cards"])
+
+
+def test_server_of_mps_does_not_compute(driver: FakeDriver, keeper: KeeperProcess, tmp_path: Path) -> None:
+    """It holds a context on every card that its clients use, and stays when they have ended; they are listed, too."""
+    server = tmp_path / "nvidia-cuda-mps-server"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", server)
+    with subprocess.Popen([server, "60"]) as process:
+        try:
+            driver.show({0: [OnCard(process.pid, 66), OnCard(os.getpid(), 5516)]})
+            told = [(p["pid"], p["is_compute"]) for p in read(keeper.connect())["cards"][0]["processes"]]
+        finally:
+            process.kill()
+    assert told == [(process.pid, False), (os.getpid(), True)]
 
 
 def test_a_reading_is_kept_for_as_long_as_is_asked(driver: FakeDriver, keeper: KeeperProcess) -> None:
