@@ -1,6 +1,6 @@
 """A driver for cards that are not there: a program `nvidia-smi` and a library NVML that say what a file says.
 
-The file holds a line for each card, ``card UUID NAME TOTAL_MIB``, followed by lines for processes on it,
+The file holds a line for each card, ``card UUID NAME TOTAL_MIB RESERVED_MIB``, followed by lines for processes on it,
 ``process PID C|G|C+G MIB``. A line ``fail SENTENCE`` makes both refuse, ``hang`` makes them never answer.
 """
 
@@ -34,17 +34,28 @@ class OnCard:
 class FakeDriver:
     """`directory`: of this driver alone. `environment`: what makes processes find it."""
 
-    def __init__(self, directory: Path, cards: int, *, mib: int = 16384, has_library: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        cards: int,
+        *,
+        mib: int = 16384,
+        reserved_mib: int = 0,
+        has_library: bool = False,
+        is_old: bool = False,
+    ) -> None:
+        """`reserved_mib`: what the driver itself keeps of each card; `is_old`: its program writes tables alone."""
         self.directory = directory
         self.count = cards
         self.mib = mib
+        self.reserved_mib = reserved_mib
         #: Cards of different drivers are different cards.
         self._serial = uuid4().hex[:12]
         directory.mkdir(parents=True, exist_ok=True)
         self._state = directory / "cards"
         self.show({})
         program = directory / "nvidia-smi"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {_PROGRAM} {self._state} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {_PROGRAM} {self._state} {int(is_old)} "$@"\n')
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         if has_library:
             self._build()
@@ -61,7 +72,7 @@ class FakeDriver:
         """These are on the cards from now on, by index."""
         lines = []
         for index in range(self.count):
-            lines.append(f"card {self.uuid(index)} Fake {self.mib}")
+            lines.append(f"card {self.uuid(index)} Fake {self.mib} {self.reserved_mib}")
             lines += [f"process {p.pid} {p.kind} {p.mib}" for p in processes.get(index, ())]
         self._write(lines)
 

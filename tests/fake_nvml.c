@@ -1,4 +1,5 @@
-/* NVML of `fake_driver`: says what the file that $FAKE_DRIVER names says. */
+/* NVML of `fake_driver`: says what the file that $FAKE_DRIVER names says. What the driver keeps for itself counts as
+   used, as it does in the library's first call for memory. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static int look(void) {
         if (!strncmp(line, "card", 4)) {
             card = &cards[count++];
             memset(card, 0, sizeof *card);
-            sscanf(line, "card %79s %79s %llu", card->uuid, card->name, &card->mib);
+            sscanf(line, "card %79s %79s %llu %llu", card->uuid, card->name, &card->mib, &card->used);
         } else {
             unsigned at = card->count++;
             sscanf(line, "process %u %7s %llu", &card->pid[at], card->kind[at], &card->used_by[at]);

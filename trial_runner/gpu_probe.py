@@ -27,6 +27,8 @@ _NOT_TOLD = (3, 4)
 _INSUFFICIENT_SIZE = 7
 _NOT_AVAILABLE = 2**64 - 1
 Card = Dict[str, Any]
+#: NVIDIA's multi-process service, as much of its name as the kernel keeps.
+_MPS_SERVER = b"nvidia-cuda-mps"
 #: Processes of one card that are asked for at first; when there are more, for as many as there are, and some.
 _PROCESSES = 64
 
@@ -39,15 +41,18 @@ class Failed(Exception):
     """The library, the driver behind it, or nvidia-smi answers with an error, or with something that is no answer."""
 
 
-def _card(index: int, uuid: str = "", name: str = "", total: Optional[int] = None, used: Optional[int] = None) -> Card:
-    """A card with sizes in bytes, its processes unknown yet."""
+def _card(index: int, uuid: str = "", name: str = "", total: Optional[int] = None, free: Optional[int] = None) -> Card:
+    """A card with sizes in bytes, its processes unknown yet.
+
+    What the driver keeps for itself, hundreds of MiB, is used: NVML counts so, nvidia-smi's own number leaves it out.
+    """
     return {
         "index": index,
         "uuid": uuid,
         "name": name,
         "error": "",
         "memory_bytes": total,
-        "used_bytes": used,
+        "used_bytes": None if total is None or free is None else total - free,
         "processes": [],
     }
 
@@ -207,7 +212,7 @@ def _run(program: str, *arguments: str) -> str:
 
 
 def _described(index: int, element: ElementTree.Element) -> Card:
-    sizes = (_size(_text(element, "fb_memory_usage/" + name)) for name in ("total", "used"))
+    sizes = (_size(_text(element, "fb_memory_usage/" + name)) for name in ("total", "free"))
     card = _card(index, _text(element, "uuid"), _text(element, "product_name"), *sizes)
     card["processes"] = [
         _process(int(_text(found, "pid")), _size(_text(found, "used_memory")), "C" in (_text(found, "type") or "C"))
@@ -232,8 +237,8 @@ def _size(text: str) -> Optional[int]:
 
 
 def _from_tables(program: str) -> List[Card]:
-    told = _table(program, "--query-gpu=index,uuid,name,memory.total,memory.used", 5)
-    cards = [_card(int(index), uuid, name, _size(total), _size(used)) for index, uuid, name, total, used in told]
+    told = _table(program, "--query-gpu=index,uuid,name,memory.total,memory.free", 5)
+    cards = [_card(int(index), uuid, name, _size(total), _size(free)) for index, uuid, name, total, free in told]
     by_uuid = {card["uuid"]: card for card in cards}
     for uuid, pid, used in _table(program, "--query-compute-apps=gpu_uuid,pid,used_memory", 3):
         if uuid in by_uuid and pid.isdigit():
@@ -284,6 +289,7 @@ def _reading(source: str, cards: List[Card]) -> Reading:
     for card in cards:
         for process in card["processes"]:
             process["user"] = _user_of(process["pid"])
+            process["is_compute"] = process["is_compute"] and not _is_mps_server(process["pid"])
     return {"source": source, "cards": cards, "error": "", "is_absent": False}
 
 
@@ -303,6 +309,15 @@ def _user_of(pid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _is_mps_server(pid: int) -> bool:
+    """Whether it only passes on what others compute: its clients are listed, and it stays on the card without any."""
+    try:
+        with open("/proc/{}/comm".format(pid), "rb") as name:
+            return name.read().strip() == _MPS_SERVER
+    except OSError:
+        return False
 
 
 def main() -> int:

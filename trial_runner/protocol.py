@@ -45,9 +45,10 @@ started: a keeper that dies meanwhile never had it. ``signal`` ends it, ``forget
 A *reading* of the machine's GPUs is ``{source, error, is_absent, age_s, cards}``: `source` is nvml or nvidia-smi, and
 empty where neither can be asked, as `error` says; `is_absent` when there is neither of the two on the machine. A card
 is ``{index, uuid, name, memory_bytes, used_bytes, error, processes}``, a process on it ``{pid, user, memory_bytes,
-is_compute, job}``: `user` is empty for one that the keeper cannot see, `is_compute` false for one that only draws,
-`job` one of the keeper's own jobs, or null. What a driver does not tell is null. The answer comes within 10 s, with
-an error when the driver has not answered by then.
+is_compute, job}``: `user` is empty for one that the keeper cannot see, `is_compute` false for one that only draws
+and for the server of NVIDIA's MPS, `job` one of the keeper's own jobs, or null. `used_bytes` counts what the driver
+keeps for itself. What a driver does not tell is null. The answer comes within 10 s, with an error when the driver has
+not answered by then.
 
 Keeper, events:
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nni_manager.machines.gpu_sample import GpuSample
@@ -35,6 +35,8 @@ class Places:
         self._alarm: asyncio.TimerHandle | None = None
         #: Called when an experiment begins to wait for places.
         self.on_want: list[Callable[[], None]] = []
+        #: Called when somebody looks at the machines: each reads GPUs again, and returns soon in any case.
+        self.on_look: list[Callable[[], Awaitable[None]]] = []
 
     def machine(self, declared: KeeperMachine) -> MachineLedger:
         """The ledger of the machine of this name; of differing numbers of places the highest counts."""
@@ -72,6 +74,10 @@ class Places:
         if jobs:
             for callback in tuple(self.on_want):
                 callback()
+
+    async def look(self) -> None:
+        """Reads the GPUs of all machines again: they were read last when a job wanted some."""
+        await asyncio.gather(*(callback() for callback in tuple(self.on_look)))
 
     def try_out(self, demands: Demands, most: int) -> tuple[list[Reservation], Sequence[MachineLedger]]:
         """The places that so many jobs would get if no others waited, and the machines as they would be then."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,15 +19,19 @@ import pytest
 
 from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, end_all
 from tests.live_gpu.conftest import TRIAL
 from tests.live_gpu.journal import Journal
+from tests.platforms.remote.ssh_machines import InProcessMachine, SshMachine
 from trial_runner import gpu_probe
 from trial_runner.gpu_probe import Nvml
 
 pytestmark = [pytest.mark.live_gpu, pytest.mark.timeout(240)]
 
 _MIB = 2**20
+#: Variables by which processes find the driver.
+_OF_DRIVER = ("LD_LIBRARY_PATH", "FAKE_DRIVER")
+_NONE: Mapping[str, str] = {}
 Json = dict[str, Any]
 
 
@@ -40,16 +48,22 @@ def _create(
     **service: Any,
 ) -> str:
     section = {"platform": "local", "useActiveGpu": False, "gpuIndices": [card["index"] for card in cards], **service}
-    config = {
+    config = _experiment(
+        f"{sys.executable} hold_card.py {journal.path} {seconds} {mib}", trials=trials, at_once=at_once
+    )
+    given = {name: value for name, value in section.items() if value is not None}
+    return daemon.create({**config, "trainingService": given}, code, ENVIRONMENT)
+
+
+def _experiment(command: str, *, trials: int, at_once: int) -> Json:
+    return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{sys.executable} hold_card.py {journal.path} {seconds} {mib}",
+        "trialCommand": command,
         "trialCodeDirectory": ".",
         "trialConcurrency": at_once,
         "maxTrialNumber": trials,
         "tuner": {"name": "Random"},
-        "trainingService": {name: value for name, value in section.items() if value is not None},
     }
-    return daemon.create(config, code, ENVIRONMENT)
 
 
 def _trials(daemon: Daemon, id: str) -> list[Json]:
@@ -63,11 +77,15 @@ def _assert_all_succeeded(daemon: Daemon, id: str, cards_each: int) -> None:
 
 def test_driver_and_nvidia_smi_tell_the_same(cards: list[Json]) -> None:
     nvml = Nvml()
-    by_library = {card["uuid"]: (card["index"], card["name"], card["memory_bytes"]) for card in nvml.cards()}
+    by_library = {card["uuid"]: card for card in nvml.cards()}
     nvml.close()
-    by_command = {card["uuid"]: (card["index"], card["name"]) for card in gpu_probe.cards_by_program()}
-    assert by_command == {uuid: told[:2] for uuid, told in by_library.items()}
-    assert {card["uuid"] for card in cards} <= by_library.keys()
+    by_command = {card["uuid"]: card for card in gpu_probe.cards_by_program()}
+    identity = ("index", "name", "memory_bytes")
+    assert {uuid: [card[name] for name in identity] for uuid, card in by_command.items()} == {
+        uuid: [card[name] for name in identity] for uuid, card in by_library.items()
+    }
+    for uuid in (card["uuid"] for card in cards):  # nvidia-smi rounds
+        assert abs(by_command[uuid]["used_bytes"] - by_library[uuid]["used_bytes"]) <= 2 * _MIB
 
 
 def test_whole_cards(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
@@ -137,6 +155,23 @@ def test_other_process_on_the_card(
     _assert_all_succeeded(daemon, id_, 1)
 
 
+def test_trials_share_a_card_by_mps(
+    daemon: Daemon, code: Path, journal: Journal, cards: list[Json], tmp_path: Path
+) -> None:
+    """The server of NVIDIA's multi-process service stays on a card when its first client has ended."""
+    with _mps() as variables:
+        for card in cards:
+            with _other_process(card["index"], tmp_path / "others", variables):
+                pass
+        until(lambda: _server_is_alone(cards), 10)
+        config = _experiment(f"{sys.executable} hold_card.py {journal.path} 2 256", trials=4 * len(cards), at_once=8)
+        section = {"platform": "local", "useActiveGpu": False, "trialGpuNumber": 1, "maxTrialNumberPerGpu": 2}
+        given = {**section, "gpuIndices": [card["index"] for card in cards]}
+        id_ = daemon.create({**config, "trainingService": given}, code, {**ENVIRONMENT, **variables})
+        _assert_all_succeeded(daemon, id_, 1)
+    assert set(journal.most_on_a_card().values()) == {2}
+
+
 def test_kills_never_put_one_too_many_on_a_card(
     daemon: Daemon, code: Path, journal: Journal, cards: list[Json]
 ) -> None:
@@ -156,6 +191,23 @@ def test_kills_never_put_one_too_many_on_a_card(
     assert {trial["status"] for trial in _trials(daemon, id_)} == {"SUCCEEDED"}
 
 
+def test_machine_reached_in_two_ways_is_one(
+    daemon: Daemon, code: Path, journal: Journal, cards: list[Json], tmp_path: Path
+) -> None:
+    """Two services, `local` and `remote`, mean the same cards, which their UUIDs tell."""
+    with _ssh(tmp_path / "machine") as machine:
+        indices = {"trialGpuNumber": 1, "gpuIndices": [card["index"] for card in cards]}
+        remote = {"platform": "remote", "machineList": [machine.entry(gpuIndices=indices["gpuIndices"])]}
+        services = [{"platform": "local", "useActiveGpu": False, **indices}, {**remote, "trialGpuNumber": 1}]
+        command = f"{sys.executable} hold_card.py {journal.path} 1 256"
+        config = _experiment(command, trials=4 * len(cards) + 2, at_once=4 * len(cards))
+        id_ = daemon.create({**config, "trainingService": services}, code, ENVIRONMENT)
+        _assert_all_succeeded(daemon, id_, 1)
+        daemon.call("POST", f"/experiments/{id_}/stop")
+    assert set(journal.most_on_a_card().values()) == {1}
+    print({attempt["place"] for attempt in daemon.attempts(id_)})
+
+
 def test_mig_instances(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
     """A card that is divided is still given as a whole: a trial sees one instance, and never one that another has."""
     if not _is_divided():
@@ -171,15 +223,61 @@ def _is_divided() -> bool:
 
 
 @contextmanager
-def _other_process(index: int, journal: Path) -> Iterator[int]:
+def _mps() -> Iterator[dict[str, str]]:
+    """A service of our own, which nobody else's processes ask: the variables by which ours do."""
+    program = shutil.which("nvidia-cuda-mps-control")
+    if program is None:
+        pytest.skip("NVIDIA's multi-process service is not installed")
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder:  # paths of sockets are short
+        variables = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        environment = {**os.environ, **variables}
+        subprocess.run([program, "-d"], env=environment, check=True)
+        try:
+            yield variables
+        finally:
+            subprocess.run([program], input="quit -t 10\n", text=True, env=environment, timeout=30)
+
+
+def _server_is_alone(cards: Sequence[Json]) -> bool:
+    """It is on each of the cards, by the driver, and nothing else is."""
+    nvml = Nvml()
+    found = {card["index"]: [process["pid"] for process in card["processes"]] for card in nvml.cards()}
+    nvml.close()
+    names = [[Path(f"/proc/{pid}/comm").read_text().strip() for pid in found[card["index"]]] for card in cards]
+    return names == [["nvidia-cuda-mps"]] * len(cards)
+
+
+@contextmanager
+def _other_process(index: int, journal: Path, variables: Mapping[str, str] = _NONE) -> Iterator[int]:
     """A process that computes on the card and is none of the manager's; it is there when the driver says so."""
-    environment = {"CUDA_VISIBLE_DEVICES": str(index), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PATH": ENVIRONMENT["PATH"]}
+    environment = {"CUDA_VISIBLE_DEVICES": str(index), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **variables}
+    environment["PATH"] = ENVIRONMENT["PATH"]
+    environment.update({name: os.environ[name] for name in _OF_DRIVER if name in os.environ})
     with subprocess.Popen([sys.executable, str(TRIAL), str(journal), "600", "1024"], env=environment) as process:
         try:
             until(lambda: any(stay.pid == process.pid for stay in Journal(journal).stays()), 30)
             yield process.pid
         finally:
             process.terminate()
+
+
+@contextmanager
+def _ssh(directory: Path) -> Iterator[SshMachine]:
+    """This machine once more, by an SSH server in a thread; its sessions find the driver as this process does."""
+    machine = InProcessMachine(directory)
+    machine.environment.update({name: os.environ[name] for name in _OF_DRIVER if name in os.environ})
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(machine.start(), loop).result(20)
+        yield machine
+        asyncio.run_coroutine_threadsafe(machine.stop(), loop).result(20)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+        end_all(str(machine.home))
 
 
 def _why(daemon: Daemon, id: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobState
-from nni_manager.machines.keeper import job_events
+from nni_manager.machines.keeper import job_events, machines
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.machines.keeper.jobs import KeeperJobs, owner_of
-from nni_manager.machines.keeper.machines import KeeperConnection
+from nni_manager.machines.keeper.machines import GPU_AGE_S, KeeperConnection
 from nni_manager.machines.ledger import Demand, MachineLedger, Reservation
 from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
@@ -99,6 +100,51 @@ async def test_a_job_that_ends_while_the_list_is_on_its_way_has_no_place(
     await connection.serve([KeeperMachine(name="m", places=1)])
     assert found(places).users() == {}
     assert found(places).is_read
+
+
+def holding(used: int) -> dict[str, Any]:
+    """What a keeper answers whose job "a" uses so many bytes of the only card."""
+    process = {"pid": 1, "user": "me", "memory_bytes": used, "is_compute": True, "job": "a"}
+    card = {"index": 0, "uuid": "u", "name": "", "error": "", "memory_bytes": 100, "used_bytes": used}
+    return {"gpus": {"source": "nvml", "error": "", "age_s": 0.0, "cards": [{**card, "processes": [process]}]}}
+
+
+async def test_gpus_are_read_for_those_who_look(keeper: TalkativeKeeper, places: Places) -> None:
+    """A job got its card before it used any of it, and no other waits."""
+    keeper.answers["facts"] = holding(0)
+    connection = KeeperConnection(keeper, places)
+    await connection.open()
+    await connection.serve([KeeperMachine(name="m", places=None)])
+    await connection.read_gpus(0)
+    keeper.answers["facts"] = holding(70)
+    await places.look()
+    assert found(places).cards[0].used_by_job == {"a": 0}, "it was read a moment ago"
+    connection._gpus_read_s = time.monotonic() - GPU_AGE_S - 1
+    await places.look()
+    assert found(places).cards[0].used_by_job == {"a": 70}
+    keeper.is_there = False
+    await places.look()
+    await connection.close()
+    assert places.on_look == []
+
+
+async def test_driver_that_hangs_holds_up_nobody_who_looks(
+    keeper: TalkativeKeeper, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = asyncio.Event()
+
+    async def request(_: str, **__: Any) -> Any:
+        await never.wait()
+
+    connection = KeeperConnection(keeper, places)
+    await connection.open()
+    await connection.serve([KeeperMachine(name="m", places=None)])
+    monkeypatch.setattr(keeper, "request", request)
+    monkeypatch.setattr(machines, "LOOK_S", 0.01)
+    async with asyncio.timeout(5):
+        await places.look()
+        await places.look()
+        await connection.close()
 
 
 async def test_nothing_is_granted_while_the_keeper_is_away(keeper: TalkativeKeeper, places: Places) -> None:

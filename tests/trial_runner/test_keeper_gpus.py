@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ import pytest
 from keeper_client_for_tests import Client, KeeperProcess, keeper_directory
 
 from tests.fake_driver import FakeDriver, OnCard
-from trial_runner import processes
+from trial_runner import gpu_probe, processes
 from trial_runner.keeper.jobs import gpus
 from trial_runner.keeper.jobs.gpus import Gpus
 from trial_runner.keeper.jobs.job import Jobs
@@ -59,6 +63,40 @@ def test_facts_list_cards_with_their_processes(driver: FakeDriver, keeper: Keepe
     client.ask("signal", name="j1", grace_s=0)
     client.ask("follow", jobs={"j1": {}})
     client.until_ended("j1")
+
+
+@pytest.mark.parametrize("kind", [{"has_library": True}, {}, {"is_old": True}], ids=["nvml", "nvidia-smi", "tables"])
+def test_memory_that_the_driver_keeps_is_not_free(
+    kind: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An H100 has 480 of its 81559 MiB for the driver: NVML counts them as used, nvidia-smi names them apart."""
+    driver = FakeDriver(tmp_path / "driver", 2, mib=81559, reserved_mib=480, **kind)
+    for name, value in driver.environment.items():
+        monkeypatch.setenv(name, value)
+    driver.show({1: [OnCard(os.getpid(), 2978)]})
+    cards = gpu_probe.cards_by_program() if not kind.get("has_library") else asked(gpu_probe.__file__)
+    assert [card["memory_bytes"] // 2**20 for card in cards] == [81559, 81559]
+    assert [card["used_bytes"] // 2**20 for card in cards] == [480, 480 + 2978]
+    assert [p["memory_bytes"] // 2**20 for card in cards for p in card["processes"]] == [2978]
+
+
+def asked(program: str) -> list[Json]:
+    """The cards as the probe tells them in a process of its own: this one has loaded another driver's library."""
+    told = subprocess.run([sys.executable, "-S", program], input="\n", stdout=subprocess.PIPE, text=True, check=True)
+    return list(json.loads(told.stdout)["cards"])
+
+
+def test_server_of_mps_does_not_compute(driver: FakeDriver, keeper: KeeperProcess, tmp_path: Path) -> None:
+    """It holds a context on every card that its clients use, and stays when they have ended; they are listed, too."""
+    server = tmp_path / "nvidia-cuda-mps-server"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", server)
+    with subprocess.Popen([server, "60"]) as process:
+        try:
+            driver.show({0: [OnCard(process.pid, 66), OnCard(os.getpid(), 5516)]})
+            told = [(p["pid"], p["is_compute"]) for p in read(keeper.connect())["cards"][0]["processes"]]
+        finally:
+            process.kill()
+    assert told == [(process.pid, False), (os.getpid(), True)]
 
 
 def test_a_reading_is_kept_for_as_long_as_is_asked(driver: FakeDriver, keeper: KeeperProcess) -> None:

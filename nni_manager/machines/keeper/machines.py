@@ -1,6 +1,7 @@
 """A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps.
 
-GPUs are read when the keeper is connected, before a job gets one, and repeatedly while jobs wait for one.
+GPUs are read when the keeper is connected, before a job gets one, repeatedly while jobs wait for one, and when somebody
+looks.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 LOCAL = "keeper:local"
 #: Seconds after which what is known of GPUs is too old to give one away by, or to say why one is not free.
 GPU_AGE_S = 2.0
+#: Seconds for which somebody who looks waits for a driver: most take milliseconds, one that hangs would never answer.
+LOOK_S = 1.0
 
 
 class KeeperConnection(Connection):
@@ -43,6 +46,8 @@ class KeeperConnection(Connection):
         self._gpus_read_s: float | None = None
         self._gpus_wanted = asyncio.Event()
         self._gpu_reader: asyncio.Task[None] | None = None
+        #: The reading that somebody waits for who looks.
+        self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         self.keeper.watchers.append(self)
@@ -51,7 +56,8 @@ class KeeperConnection(Connection):
         self.keeper.watchers.remove(self)
         if self._gpu_reader is not None:
             self.places.on_want.remove(self._gpus_wanted.set)
-            await ended(self._gpu_reader)
+            self.places.on_look.remove(self._look)
+            await ended(self._gpu_reader, self._looking)
         self.on_down("it is not in use")
 
     async def serve(self, machines: Sequence[KeeperMachine]) -> None:
@@ -61,6 +67,7 @@ class KeeperConnection(Connection):
         if self._gpu_machine is not None and self._gpu_reader is None:
             self._gpu_reader = asyncio.create_task(self._read_gpus_while_wanted(), name=f"GPUs of {self.key}")
             self.places.on_want.append(self._gpus_wanted.set)
+            self.places.on_look.append(self._look)
         if self.keeper.is_connected:
             await self.read()
 
@@ -130,6 +137,17 @@ class KeeperConnection(Connection):
                 with suppress(PlatformError):
                     await self.read_gpus(GPU_AGE_S / 2)
                 await asyncio.sleep(GPU_AGE_S)
+
+    async def _look(self) -> None:
+        if not self.keeper.is_connected:
+            return
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._try_reading(), name=f"look at GPUs of {self.key}")
+        await asyncio.wait([self._looking], timeout=LOOK_S)
+
+    async def _try_reading(self) -> None:
+        with suppress(PlatformError):
+            await self.read_gpus(GPU_AGE_S)
 
     @property
     def _gpu_machine(self) -> MachineLedger | None:

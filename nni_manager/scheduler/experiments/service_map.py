@@ -78,9 +78,10 @@ class InLine:
 
 
 async def read(experiments: Sequence[OpenExperiment], connections: Connections) -> list[ServiceState]:
-    """The services in the order in which experiments were opened. Raises StoreError."""
+    """The services in the order in which experiments were opened, GPUs as they are now. Raises StoreError."""
     found: dict[tuple[str, str], ServiceState] = {}
     places = connections.shared_object(Places)
+    await places.look()
     for experiment in experiments:
         seen = await _summaries(experiment)
         for name, service in experiment.loop.services.items():
