@@ -15,6 +15,9 @@ import psutil
 from tests.benchmarks import lite
 from tests.live_daemon import Daemon
 
+#: Seconds after its start within which a daemon has imported its pages, which it does once: no trial's cost.
+_PAGES_S = 3.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -34,6 +37,7 @@ def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None
     daemon.data.mkdir(parents=True)
     lite.write(folder / "code")
     daemon.start(*arguments)
+    time.sleep(_PAGES_S)
     try:
         yield daemon
     finally:
