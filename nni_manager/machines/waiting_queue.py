@@ -35,7 +35,7 @@ class Places:
         self._alarm: asyncio.TimerHandle | None = None
         #: Called when an experiment begins to wait for places.
         self.on_want: list[Callable[[], None]] = []
-        #: Called when somebody looks at the machines: each reads GPUs again, and returns soon in any case.
+        #: Called when machines are shown: each reads GPUs again, and returns soon in any case.
         self.on_look: list[Callable[[], Awaitable[None]]] = []
 
     def machine(self, declared: KeeperMachine) -> MachineLedger:

@@ -1,7 +1,7 @@
 """A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps.
 
-GPUs are read when the keeper is connected, before a job gets one, repeatedly while jobs wait for one, and when somebody
-looks.
+GPUs are read when the keeper is connected, before a job gets one, repeatedly while jobs wait for one, and when they
+are shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 LOCAL = "keeper:local"
 #: Seconds after which what is known of GPUs is too old to give one away by, or to say why one is not free.
 GPU_AGE_S = 2.0
-#: Seconds for which somebody who looks waits for a driver: most take milliseconds, one that hangs would never answer.
+#: Seconds that an answer which shows GPUs waits for a driver: most take milliseconds, one that hangs never answers.
 LOOK_S = 1.0
 
 
@@ -46,7 +46,7 @@ class KeeperConnection(Connection):
         self._gpus_read_s: float | None = None
         self._gpus_wanted = asyncio.Event()
         self._gpu_reader: asyncio.Task[None] | None = None
-        #: The reading that somebody waits for who looks.
+        #: The reading that answers which show GPUs wait for.
         self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
