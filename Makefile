@@ -5,8 +5,9 @@ BIN := $(CURDIR)/$(VENV)/bin
 # pip compiles what it installs, but not what it leaves in place: where Python may not write, every start would do it.
 COMPILE := $(BIN)/python -m compileall -q nni_manager trial_runner
 PYTEST := $(BIN)/python -m pytest -q
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-EDITABLE := $(INSTALL) --no-deps --no-build-isolation -e .
+# What a lock says, to the byte; the package itself is built with the hatchling that came with it.
+INSTALL := $(BIN)/python requirements/install.py $(BIN)/python
+EDITABLE := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 # Writes the locks. Where packages come from is for each machine to say, and is not written down.
 UV := .venvs/uv/bin/uv
 UPGRADE ?= --upgrade
@@ -70,7 +71,7 @@ debian:
 	sh .ci/debian-packages
 
 # NNI itself, which some tests run, in an environment of its own.
-nni3: $(VENV)/bin/python
+nni3: $(VENV)/.uv
 	$(BIN)/python -m tests.nni3
 
 # The pages that are made from the code.
@@ -93,17 +94,21 @@ $(VENV)/bin/python:
 		+ sys.version.split()[0] + ": make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
-# What is installed is what the lock says, to the byte; the package itself is built with the hatchling that came with it.
-$(VENV)/.demo: $(VENV)/bin/python pyproject.toml requirements/demo.txt
-	$(INSTALL) --require-hashes -r requirements/demo.txt
+# So that what installs beside each other does not do it twice.
+$(VENV)/.uv: $(VENV)/bin/python requirements/uv.txt
+	$(BIN)/python requirements/install.py
+	touch $@
+
+$(VENV)/.demo: pyproject.toml requirements/demo.txt | $(VENV)/.uv
+	$(INSTALL) requirements/demo.txt --compile
 	$(EDITABLE)
 	$(COMPILE)
 	touch $@
 
-# Of all that tests install they import a tenth. Python compiles that then, where pip would compile all; what daemons
-# import it compiles here, and not in each process that the tests share.
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml requirements/dev.txt
-	$(INSTALL) --no-compile --require-hashes -r requirements/dev.txt
+# Of all that tests install they import a tenth, which Python compiles then; what daemons import it compiles here, and
+# not in each process that the tests share.
+$(VENV)/.dev: pyproject.toml requirements/dev.txt | $(VENV)/.uv
+	$(INSTALL) requirements/dev.txt
 	$(EDITABLE)
 	$(COMPILE)
 	$(BIN)/python -c "from tests.fork_server import server; server.import_all()"
@@ -115,6 +120,7 @@ lock: $(UV)
 	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
 	echo hatchling | $(LOCK) --extra gp --constraints requirements/dev.txt pyproject.toml - -o requirements/demo.txt
 	$(LOCK) requirements/nni3.in -o requirements/nni3.txt
+	echo uv | $(LOCK) - -o requirements/uv.txt
 
 # Unit and contract tests on the oldest releases that pyproject.toml allows, with the oldest Python. Tools are the newest.
 lowest: $(UV)

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 VENV = ROOT / ".venvs" / "nni3"
 #: What is installed, with all that it needs and the hashes; `make lock` writes it.
 LOCK = ROOT / "requirements" / "nni3.txt"
+INSTALL = ROOT / "requirements" / "install.py"
 #: What its programs import of others, most of it SciPy's.
 IMPORTED = (
     "json_tricks, pandas, pkg_resources, psutil, requests, schema, scipy.optimize, scipy.spatial, scipy.stats, "
@@ -28,9 +29,9 @@ def interpreter() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         made, wanted = VENV / "made-of.json", json.dumps([sys.version, LOCK.read_text()])
         if not made.exists() or made.read_text() != wanted:
-            _must([sys.executable, "-m", "venv", "--clear", str(VENV)])
+            _must([sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)])
             # of what it installs NNI imports a tenth, which Python compiles then
-            _must([str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--require-hashes", "-r", str(LOCK)])
+            _must([sys.executable, str(INSTALL), str(python), str(LOCK)])
             _must([str(python), "-W", "ignore", "-c", f"import {IMPORTED}"])
             made.write_text(wanted)
     return python
