@@ -27,7 +27,7 @@ _TOLD = "module_groups"
 #: The worker that begins with what is over soon.
 _SHORT_FIRST = "gw0"
 #: Seconds that a test without a limit of its own may take: in `pyproject.toml`; and one that starts no process.
-_LIMIT_S, _UNIT_S = 60.0, 1.0
+_LIMIT_S, _UNIT_S = 120.0, 1.0
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist says in the same hook that the worker is ready

@@ -43,7 +43,7 @@ class CommandLine:
     def run(self, *words: object, program: str = "nnictl") -> subprocess.CompletedProcess[str]:
         """To its end; the caller looks at the exit code."""
         with self.start(*words, program=program) as process:
-            out, err = process.communicate(timeout=40)
+            out, err = process.communicate(timeout=100)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def good(self, *words: object) -> str:

@@ -48,7 +48,7 @@ def test_commands_of_a_page_run(page: Path, line: CommandLine) -> None:
         text=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=50,
+        timeout=110,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -147,6 +147,7 @@ def _raw(body: bytes) -> bytes:
 )
 def test_invalid_frame_ends_the_connection_only(running: KeeperProcess, data: bytes) -> None:
     client = running.connect()
+    running.spawn(client, "job", "exec sleep 60")  # without one it would soon end, too
     client.socket.sendall(data)
     answer = client.next_message()
     assert (answer["id"], answer["error"]["kind"]) == (None, protocol.INVALID)
