@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, expect
 
 from nni_manager.domain.experiment import ExperimentStatus
 from tests.api.world import World
+from tests.browser.access import faults
 from tests.browser.objectives import with_objectives
 from tests.browser.test_charts_in_browser import LONG_MS, drawn, state_of
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
-from tests.browser.test_table_in_browser import ALL, COLOURS
 from tests.web import gpu_service
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -126,8 +125,7 @@ async def test_new_pages_have_no_axe_violation_in_either_theme_and_fit_a_phone(
             await page.goto(f"{site}{path}")
             for theme in ("light", "dark"):
                 await page.emulate_media(color_scheme=theme)
-                found = await Axe().run(page, options=COLOURS if theme == "dark" else ALL)
-                assert found.violations_count == 0, f"{path} {theme}: {found.generate_report()}"
+                assert await faults(page, theme) == [], f"{path} {theme}"
             await page.set_viewport_size({"width": 390, "height": 800})
             assert not await is_wider_than_screen(page), path
 
