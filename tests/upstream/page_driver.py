@@ -28,8 +28,8 @@ _SERIES = """host => {
 _IS_DRAWN = """canvas => {
   const {width, height} = canvas, pixels = canvas.getContext('2d').getImageData(0, 0, width, height).data;
   let coloured = 0;
-  for (let i = 0; i < pixels.length; i += 4) {
-    const [red, green, blue, alpha] = pixels.slice(i, i + 4);
+  for (let i = 0; i < pixels.length && coloured <= 20; i += 4) {
+    const red = pixels[i], green = pixels[i + 1], blue = pixels[i + 2], alpha = pixels[i + 3];
     if (alpha > 100 && Math.max(red, green, blue) - Math.min(red, green, blue) > 40) coloured++;
   }
   return coloured > 20;
@@ -91,7 +91,7 @@ class NniPage:
 
     async def drawn(self, canvas: Locator) -> None:
         element = await canvas.element_handle(timeout=40_000)
-        await self.page.wait_for_function(_IS_DRAWN, arg=element, timeout=40_000)
+        await self.page.wait_for_function(_IS_DRAWN, arg=element, polling=100, timeout=40_000)
 
     async def editor(self) -> str:
         """What stands in the only editor, as far as it is on the screen."""
