@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 #: What a browser needs to have one process for an address.
 ONE_PROCESS = "--process-per-site"
-#: What a page can have beside others. All else, as no scripts or no network, is of its context.
-_OF_A_PAGE = {"viewport", "color_scheme"}
+#: What a page can have beside others. All else, as no network, is of its context.
+_OF_A_PAGE = {"viewport", "color_scheme", "java_script_enabled", "permissions"}
 _USUAL = {"width": 1280, "height": 720}
 #: Seconds for answers to end whose pages are closed.
 _ENDED_WITHIN_S = 20
@@ -71,6 +71,8 @@ async def opened(browser: Browser, *, is_alone: bool = False, **options: object)
     try:
         yield page
     finally:
+        if "permissions" in options:
+            await page.context.clear_permissions()
         await owner.close()
 
 
@@ -82,7 +84,12 @@ async def _beside(browser: Browser, options: dict[str, object]) -> Page:
     await session.send("Network.clearBrowserCache")
     kinds = {"origin": f"{parts.scheme}://{parts.netloc}", "storageTypes": "cookies,local_storage"}
     await session.send("Storage.clearDataForOrigin", kinds)
-    await session.detach()
+    if options.get("java_script_enabled") is False:
+        await session.send("Emulation.setScriptExecutionDisabled", {"value": True})  # as long as the session lasts
+    else:
+        await session.detach()
+    if "permissions" in options:
+        await context.grant_permissions(options["permissions"])  # type: ignore[arg-type]
     await page.set_viewport_size(options.get("viewport", _USUAL))  # type: ignore[arg-type]
     await page.emulate_media(color_scheme=options.get("color_scheme"))  # type: ignore[arg-type]
     return page

@@ -89,7 +89,7 @@ async def drag(page: Page, begin: tuple[float, float], end: tuple[float, float])
 
 
 @pytest.mark.parametrize("count", [0, 1, 40, 1000])
-async def test_every_chart_opens(browser: Browser, site: str, world: World, tmp_path: Path, count: int) -> None:
+async def test_every_chart_opens(browser: Browser, site: str, world: World, count: int) -> None:
     await charted(world, "charted", count)
     elsewhere: list[str] = []
 
@@ -105,7 +105,6 @@ async def test_every_chart_opens(browser: Browser, site: str, world: World, tmp_
                 figure = await drawn(page, name)
                 if not count:
                     await expect(figure.locator(".chart-words")).not_to_be_empty()
-            await page.screenshot(path=tmp_path / f"charts-{count}-{scheme}.png", full_page=True)
             assert not await is_wider_than_screen(page)
             assert await page.evaluate("document.querySelectorAll('img[onerror], [onclick]').length") == 0
     assert elsewhere == []
@@ -258,13 +257,11 @@ async def test_an_idle_poll_is_answered_without_a_body(browser: Browser, site: s
 
 async def test_without_javascript_the_charts_say_where_their_data_is(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 3)
-    context = await browser.new_context(java_script_enabled=False)
-    page = await context.new_page()
-    await page.goto(f"{site}/experiments/charted")
-    link = chart(page, "results").get_by_role("link")
-    assert (await link.get_attribute("href") or "").endswith("/api/v1/experiments/charted/analysis/results")
-    await expect(chart(page, "results")).to_contain_text("Charts need JavaScript")
-    await context.close()
+    async with page_of(browser, java_script_enabled=False) as page:
+        await page.goto(f"{site}/experiments/charted")
+        link = chart(page, "results").get_by_role("link")
+        assert (await link.get_attribute("href") or "").endswith("/api/v1/experiments/charted/analysis/results")
+        await expect(chart(page, "results")).to_contain_text("Charts need JavaScript")
 
 
 async def test_a_brush_beside_the_table_filters_the_table(browser: Browser, site: str, world: World) -> None:
@@ -334,37 +331,35 @@ async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, s
 
 async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
-    context = await browser.new_context(permissions=["clipboard-read", "clipboard-write"])
-    page = await context.new_page()
-    await page.goto(f"{site}/experiments/charted")
-    figure = await drawn(page, "results")
-    points = await trace(page, "results", "early-stopped")
-    place = await pixel(page, "results", points["x"][1], points["y"][1])
-    card = figure.locator(".chart-pin")
-    number = str(points["customdata"][1])
-    await page.keyboard.down("Alt")
-    await page.mouse.click(*place)
-    await page.keyboard.up("Alt")
-    await expect(card.get_by_role("link", name=f"Trial {number}")).to_have_attribute(
-        "href", re.compile(rf"/trials/{number}$")
-    )
-    await expect(card.locator("dt").first).to_have_text("rate")
-    await card.get_by_role("button", name="copy parameters").click()
-    copied = json.loads(await page.evaluate("navigator.clipboard.readText()"))
-    assert 1e-5 < copied["rate"] < 0.1 and set(copied["layer"]) > {"_name"}
-    await page.get_by_label("best", exact=True).select_option("5")  # the chart is drawn anew below it
-    await expect(card).to_be_visible()
-    await page.keyboard.press("Escape")
-    await expect(card).to_have_count(0)
-    body = figure.locator(".chart-body")
-    await body.focus()
-    await page.keyboard.press("ArrowRight")
-    await page.keyboard.press("p")
-    await expect(card).to_be_focused()
-    await expect(card.locator("dd").first).to_be_visible()
-    await card.get_by_role("button", name="Close").click()
-    await expect(body).to_be_focused()
-    await context.close()
+    async with page_of(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
+        await page.goto(f"{site}/experiments/charted")
+        figure = await drawn(page, "results")
+        points = await trace(page, "results", "early-stopped")
+        place = await pixel(page, "results", points["x"][1], points["y"][1])
+        card = figure.locator(".chart-pin")
+        number = str(points["customdata"][1])
+        await page.keyboard.down("Alt")
+        await page.mouse.click(*place)
+        await page.keyboard.up("Alt")
+        await expect(card.get_by_role("link", name=f"Trial {number}")).to_have_attribute(
+            "href", re.compile(rf"/trials/{number}$")
+        )
+        await expect(card.locator("dt").first).to_have_text("rate")
+        await card.get_by_role("button", name="copy parameters").click()
+        copied = json.loads(await page.evaluate("navigator.clipboard.readText()"))
+        assert 1e-5 < copied["rate"] < 0.1 and set(copied["layer"]) > {"_name"}
+        await page.get_by_label("best", exact=True).select_option("5")  # the chart is drawn anew below it
+        await expect(card).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(card).to_have_count(0)
+        body = figure.locator(".chart-body")
+        await body.focus()
+        await page.keyboard.press("ArrowRight")
+        await page.keyboard.press("p")
+        await expect(card).to_be_focused()
+        await expect(card.locator("dd").first).to_be_visible()
+        await card.get_by_role("button", name="Close").click()
+        await expect(body).to_be_focused()
 
 
 async def test_charts_are_drawn_in_a_fortieth_of_the_time(browser: Browser, site: str, world: World) -> None:

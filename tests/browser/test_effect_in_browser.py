@@ -22,7 +22,8 @@ _PHONE = {"width": 390, "height": 844}
 
 
 async def opened(page: Page, site: str, query: str) -> Locator:
-    """The chart, in the middle of the window."""
+    """The chart, in the middle of the window; the library that draws others never comes."""
+    await page.route(re.compile("plotly[^/]*js"), lambda route: None)
     await page.goto(f"{site}/experiments/charted?{query}")
     figure = await drawn(page, "effect")
     await figure.evaluate("figure => figure.scrollIntoView({block: 'center'})")
@@ -106,7 +107,6 @@ async def test_panels_follow_theme_width_and_axis_and_need_no_library(
 ) -> None:
     await charted(world, "charted", 60)
     async with page_of(browser, viewport=_LAPTOP, color_scheme="light") as page:
-        await page.route(re.compile("plotly[^/]*js"), lambda route: None)  # it never comes
         figure = await opened(page, site, "")
         svg = figure.locator(".chart-sketch")
         await expect(svg.get_by_text(re.compile("^rate"))).to_be_visible()
@@ -124,7 +124,6 @@ async def test_panels_follow_theme_width_and_axis_and_need_no_library(
         assert box is not None and box["width"] < 390 and box["height"] > 600  # one below the other
         assert not await is_wider_than_screen(page)
         assert "NaN" not in await svg.inner_html()
-        await page.unroute_all(behavior="ignoreErrors")
 
 
 async def test_fingers_scroll_a_narrow_chart(browser: Browser, site: str, world: World) -> None:

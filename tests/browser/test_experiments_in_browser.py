@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, expect
 
 from nni_manager.domain.experiment import ExperimentStatus
 from tests.api.world import World
+from tests.browser.access import faults
 from tests.browser.objectives import with_objectives
+from tests.browser.shared_page import opened
 from tests.browser.test_charts_in_browser import LONG_MS, drawn, state_of
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
-from tests.browser.test_table_in_browser import ALL, COLOURS
 from tests.web import gpu_service
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -72,18 +72,19 @@ async def test_rows_are_stopped_and_archived_from_their_menu(browser: Browser, s
 async def test_a_file_is_uploaded_mended_and_started(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
     file = tmp_path / "experiment.yml"
     file.write_text(yaml.safe_dump(world.config(trialConcurrency=0), sort_keys=False))
-    page = await browser.new_page()
-    await page.goto(f"{site}/new")
-    await page.set_input_files("#file", file)
-    await expect(page.locator("#config")).to_have_value(re.compile("trialConcurrency: 0"))
-    await page.locator("#check").click()
-    line = file.read_text().splitlines().index("trialConcurrency: 0") + 1
-    await expect(page.locator(".said.wrong")).to_have_text(re.compile(f"line {line}: trialConcurrency: must be from 1"))
-    text = await page.locator("#config").input_value()
-    await page.locator("#config").fill(text.replace("trialConcurrency: 0", "trialConcurrency: 1"))
-    await page.locator("#start").click()
-    await expect(page.locator(".heading .badge").first).to_have_text("RUNNING", timeout=LONG_MS)
-    await page.close()
+    async with opened(browser) as page:
+        await page.goto(f"{site}/new")
+        await page.set_input_files("#file", file)
+        await expect(page.locator("#config")).to_have_value(re.compile("trialConcurrency: 0"))
+        await page.locator("#check").click()
+        line = file.read_text().splitlines().index("trialConcurrency: 0") + 1
+        await expect(page.locator(".said.wrong")).to_have_text(
+            re.compile(f"line {line}: trialConcurrency: must be from 1")
+        )
+        text = await page.locator("#config").input_value()
+        await page.locator("#config").fill(text.replace("trialConcurrency: 0", "trialConcurrency: 1"))
+        await page.locator("#start").click()
+        await expect(page.locator(".heading .badge").first).to_have_text("RUNNING", timeout=LONG_MS)
 
 
 async def test_all_of_it_works_without_javascript(browser: Browser, site: str, world: World) -> None:
@@ -126,8 +127,7 @@ async def test_new_pages_have_no_axe_violation_in_either_theme_and_fit_a_phone(
             await page.goto(f"{site}{path}")
             for theme in ("light", "dark"):
                 await page.emulate_media(color_scheme=theme)
-                found = await Axe().run(page, options=COLOURS if theme == "dark" else ALL)
-                assert found.violations_count == 0, f"{path} {theme}: {found.generate_report()}"
+                assert await faults(page, theme) == [], f"{path} {theme}"
             await page.set_viewport_size({"width": 390, "height": 800})
             assert not await is_wider_than_screen(page), path
 

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -65,22 +64,18 @@ async def put_on_hold(world: World, id: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_both_pages_open(
-    browser: Browser, site: str, world: World, tmp_path: Path, scheme: str, width: int
-) -> None:
+async def test_both_pages_open(browser: Browser, site: str, world: World, scheme: str, width: int) -> None:
     await world.add("seeded", extra_trials=60, maxTrialNumber=100)
     await world.add("finished", status=ExperimentStatus.DONE)
     await put_on_hold(world, "seeded")
     async with page_of(browser, color_scheme=scheme, viewport={"width": width, "height": 900}) as page:
         await page.goto(site)
         await expect(page.locator("tbody tr")).to_have_count(2)
-        await page.screenshot(path=tmp_path / f"list-{scheme}-{width}.png", full_page=True)
         assert not await is_wider_than_screen(page)
         await page.locator("#open-seeded").click()
         await expect(page.get_by_role("heading", level=1)).to_contain_text("digits")
         await page.get_by_text("Details", exact=True).click()
         await expect(page.locator("pre").first).to_be_visible()
-        await page.screenshot(path=tmp_path / f"experiment-{scheme}-{width}.png", full_page=True)
         assert not await is_wider_than_screen(page)
         await page.locator("#tabs").get_by_role("link", name="Trials").click()
         await expect(page.locator("[data-trial]")).to_have_count(50)
@@ -142,23 +137,21 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
     """The experiment's last event has come by then: nothing else would bring the page up to date."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
-        context = await browser.new_context()
-        page = await context.new_page()
-        await page.goto(f"{site}/experiments/{id_}/trials")
-        await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
-        aborted: list[str] = []
+        async with opened(browser) as page:
+            await page.goto(f"{site}/experiments/{id_}/trials")
+            await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
+            aborted: list[str] = []
 
-        async def abort(route: Route) -> None:
-            aborted.append(route.request.url)
-            await route.abort()
+            async def abort(route: Route) -> None:
+                aborted.append(route.request.url)
+                await route.abort()
 
-        await page.route("**/trials", abort, times=1)
-        added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
-        await expect(page.locator("#connection")).to_be_visible()
-        await expect(page.locator("tbody")).to_contain_text(added.json()["id"], timeout=20_000)
-        await expect(page.locator("#connection")).to_be_hidden()
-        assert len(aborted) == 1
-        await context.close()
+            await page.route("**/trials", abort, times=1)
+            added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
+            await expect(page.locator("#connection")).to_be_visible()
+            await expect(page.locator("tbody")).to_contain_text(added.json()["id"], timeout=20_000)
+            await expect(page.locator("#connection")).to_be_hidden()
+            assert len(aborted) == 1
 
 
 async def test_a_late_answer_does_not_bring_back_what_the_reader_left(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import Browser, expect
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, expect
 
 from tests.api.world import World
 from tests.browser.charted import charted
@@ -18,27 +21,46 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _CHARTS = ("results", "curves", "effect", "distribution", "timeline")
 
 
-async def saved(site: str, id: str, folder: Path) -> Path:
-    async with httpx.AsyncClient() as client:
-        answer = await client.get(f"{site}/api/v1/experiments/{id}/report", timeout=60)
-    assert answer.status_code == 200
-    path = folder / "report.html"
-    path.write_bytes(answer.content)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the reports."""
+    return tmp_path_factory.mktemp("reports")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def offline(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """The pages of one context have one process, which compiles the script of a report once."""
+    context = await browser.new_context(offline=True)
+    yield context
+    await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def report(site: str, world: World, folder: Path) -> Path:
+    """With charts; the same for each test."""
+    path = folder / "charted.html"
+    if not path.exists():
+        await charted(world, "charted", 60)
+        await save(site, "charted", path)
     return path
 
 
-async def test_charts_are_drawn_without_a_network(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
-    await charted(world, "charted", 60)
-    path = await saved(site, "charted", tmp_path)
-    context = await browser.new_context(offline=True)
-    page = await context.new_page()
+async def save(site: str, id: str, path: Path) -> None:
+    async with httpx.AsyncClient() as client:
+        answer = await client.get(f"{site}/api/v1/experiments/{id}/report", timeout=60)
+    assert answer.status_code == 200
+    await asyncio.to_thread(path.write_bytes, answer.content)
+
+
+async def test_charts_are_drawn_without_a_network(report: Path, offline: BrowserContext) -> None:
+    page = await offline.new_page()
     trouble: list[str] = []
     page.on("dialog", lambda _: trouble.append("a script of stored text ran"))
     page.on("console", lambda message: trouble.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: trouble.append(str(error)))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    await page.goto(path.as_uri())
+    await page.goto(report.as_uri())
     for name in _CHARTS:
         figure = page.locator(f"figure.chart-{name}")
         await figure.scroll_into_view_if_needed()
@@ -51,16 +73,14 @@ async def test_charts_are_drawn_without_a_network(site: str, world: World, brows
     await page.get_by_label("Up", exact=True).select_option("batch_size")
     await expect(page.locator("figure.chart-pair .chart-title")).to_contain_text("batch_size")
     assert trouble == []
-    await context.close()
+    await page.close()
 
 
-async def test_printed_report_has_every_chart(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
+async def test_printed_report_has_every_chart(report: Path, offline: BrowserContext, tmp_path: Path) -> None:
     """Also those that were never in view; what is drawn after it is sent to the printer comes too late."""
-    await charted(world, "charted", 60)
-    path = await saved(site, "charted", tmp_path)
-    context = await browser.new_context(offline=True, viewport={"width": 1200, "height": 200})
-    page = await context.new_page()
-    await page.goto(path.as_uri())
+    page = await offline.new_page()
+    await page.set_viewport_size({"width": 1200, "height": 200})
+    await page.goto(report.as_uri())
     await page.locator("html[data-drawn]").wait_for()
     found = "f.querySelector('.main-svg, .chart-sketch, canvas')"
     undrawn = f"[...document.querySelectorAll('figure')].filter(f => !{found}).length"
@@ -68,14 +88,16 @@ async def test_printed_report_has_every_chart(site: str, world: World, browser: 
     await page.evaluate(f"addEventListener('afterprint', () => {{ window.missing = {undrawn}; }})")
     (tmp_path / "report.pdf").write_bytes(await page.pdf(format="A4"))
     assert await page.evaluate("missing") == 0
-    await context.close()
+    await page.close()
 
 
-async def test_front_of_a_report_is_the_page_s(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
+async def test_front_of_a_report_is_the_page_s(
+    site: str, world: World, offline: BrowserContext, tmp_path: Path
+) -> None:
     await with_objectives(world, "many", 40)
-    path = await saved(site, "many", tmp_path)
-    context = await browser.new_context(offline=True)
-    page = await context.new_page()
+    path = tmp_path / "report.html"
+    await save(site, "many", path)
+    page = await offline.new_page()
     await page.goto(path.as_uri())
     figure = page.locator("figure.chart-pareto")
     await figure.scroll_into_view_if_needed()
@@ -84,12 +106,13 @@ async def test_front_of_a_report_is_the_page_s(site: str, world: World, browser:
     assert labels == ["breaks a constraint", "another is better", "Pareto front"]
     await figure.get_by_label("Up").select_option("size")
     await expect(figure.locator(".ytitle")).to_have_text("size (smaller is better)")
-    await context.close()
+    await page.close()
 
 
 async def test_report_is_read_without_scripts(site: str, world: World, browser: Browser, tmp_path: Path) -> None:
     await world.add("seeded")
-    path = await saved(site, "seeded", tmp_path)
+    path = tmp_path / "report.html"
+    await save(site, "seeded", path)
     context = await browser.new_context(java_script_enabled=False, offline=True)
     page = await context.new_page()
     await page.goto(path.as_uri())

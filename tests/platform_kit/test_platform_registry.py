@@ -32,7 +32,7 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlugIn:
     """Installs a module of the given source as a plug-in of the given name."""
     points: list[metadata.EntryPoint] = []
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == registry.GROUP else [])
+    monkeypatch.setattr(registry, "plug_ins", lambda group: points if group == registry.GROUP else [])
 
     def install(name: str, source: str) -> None:
         (tmp_path / f"{name}_plug_in.py").write_text(source.replace("{name}", name))

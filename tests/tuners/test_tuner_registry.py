@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
@@ -88,7 +88,7 @@ def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], words: 
 def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> None:
     here = "nni_manager.tuners.random:Random"
     points = [EntryPoint("Mine", here, registry.CATALOGUE.group), EntryPoint("Odd", "builtins:dict", "g")]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints(points))
+    monkeypatch.setattr("nni_manager.domain.algorithm.plug_ins", lambda group: points)
     assert registry.CATALOGUE.find("mine").location == here
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
     with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):

@@ -6,6 +6,7 @@ import copy
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,15 @@ def made(names: list[str], count: int, seed: int) -> Iterator[Made]:
     chance = random.Random(seed)
     for number in range(count):
         name = names[number % len(names)]
-        config = _known_to_both(yaml.safe_load((EXAMPLES / name).read_text()))
+        config = _known_to_both(copy.deepcopy(_example(name)))
         changes = tuple(_change(config, chance) for _ in range(number % 10 and chance.choice((1, 1, 1, 2))))
         yield Made(name, changes, config)
+
+
+@cache
+def _example(name: str) -> dict[str, Any]:
+    config: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text())
+    return config
 
 
 def _known_to_both(config: dict[str, Any]) -> dict[str, Any]:

@@ -28,8 +28,8 @@ _SERIES = """host => {
 _IS_DRAWN = """canvas => {
   const {width, height} = canvas, pixels = canvas.getContext('2d').getImageData(0, 0, width, height).data;
   let coloured = 0;
-  for (let i = 0; i < pixels.length; i += 4) {
-    const [red, green, blue, alpha] = pixels.slice(i, i + 4);
+  for (let i = 0; i < pixels.length && coloured <= 20; i += 4) {
+    const red = pixels[i], green = pixels[i + 1], blue = pixels[i + 2], alpha = pixels[i + 3];
     if (alpha > 100 && Math.max(red, green, blue) - Math.min(red, green, blue) > 40) coloured++;
   }
   return coloured > 20;
@@ -43,20 +43,15 @@ expect.set_options(timeout=40_000)
 class NniPage:
     """One window. `url`: the page's address, which ends in ``/``."""
 
-    def __init__(self, page: Page, url: str, shots: Path) -> None:
+    def __init__(self, page: Page, url: str) -> None:
         self.page = page
         self.url = url
         self.calls: list[str] = []
         #: Method and path below the API's root of what is to be refused.
         self.refused: set[str] = set()
-        self._shots = shots
 
     async def open(self, name: str = "") -> None:
         await self.page.goto(f"{self.url}{name}")
-
-    async def shoot(self, name: str) -> None:
-        """Saves a screenshot of the page, to be looked at after the test."""
-        await self.page.screenshot(path=self._shots / f"{name}.png")
 
     def called(self, request: Request) -> None:
         found = re.search(r"/api/v1/nni/(.*)", request.url)
@@ -96,7 +91,7 @@ class NniPage:
 
     async def drawn(self, canvas: Locator) -> None:
         element = await canvas.element_handle(timeout=40_000)
-        await self.page.wait_for_function(_IS_DRAWN, arg=element, timeout=40_000)
+        await self.page.wait_for_function(_IS_DRAWN, arg=element, polling=100, timeout=40_000)
 
     async def editor(self) -> str:
         """What stands in the only editor, as far as it is on the screen."""
@@ -159,11 +154,16 @@ class NniPage:
 
 @asynccontextmanager
 async def nni_page(browser: Browser, url: str, shots: Path) -> AsyncIterator[NniPage]:
-    """Raises AssertionError in the end when anything failed meanwhile that was not to fail."""
+    """Raises AssertionError in the end when anything failed meanwhile that was not to fail. `shots`: the folder for a
+    picture of the page where the test failed."""
     async with opened(browser, viewport={"width": 1500, "height": 1000}) as window:
-        page = NniPage(window, url, shots)
+        page = NniPage(window, url)
         troubles = _watch(page)
-        yield page
+        try:
+            yield page
+        except Exception:
+            await window.screenshot(path=shots / "failed.png")
+            raise
     assert troubles == []
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -90,17 +92,29 @@ LAXER = {
 }
 
 
-def judged(nni3: Path, question: str, configs: list[Any]) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [str(nni3), str(Path(__file__).parent / "config_judge.py")],
-        cwd=EXAMPLES,
-        capture_output=True,
-        text=True,
-        input=json.dumps([[question, config] for config in configs]),
-    )
-    assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
-    return answers
+class Judge:
+    """The environment of the real nni, with what it needs imported."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def judged(self, question: str, configs: list[Any]) -> list[dict[str, Any]]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([[question, config] for config in configs]) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "it has ended, and said why on its standard error"
+        answers: list[dict[str, Any]] = json.loads(line)
+        return answers
+
+
+@pytest.fixture(scope="module")
+def judge(nni3: Path) -> Iterator[Judge]:
+    """One for all tests: `nni` takes a processor two seconds to import."""
+    command = [str(nni3), str(Path(__file__).parent / "config_judge.py")]
+    with subprocess.Popen(command, cwd=EXAMPLES, stdin=PIPE, stdout=PIPE, text=True) as process:
+        yield Judge(process)
+    assert process.returncode == 0
 
 
 def our_refusal(config: object) -> list[str]:
@@ -125,10 +139,10 @@ def unexplained(one: Made, ours: list[str], theirs: str) -> str:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("question", "names"), [("load", SECOND), ("schema", FIRST)], ids=["second", "first"])
 def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
-    nni3: Path, question: str, names: list[str]
+    judge: Judge, question: str, names: list[str]
 ) -> None:
     configs = list(made(names, COUNT, seed=12))
-    answers = judged(nni3, question, [one.config for one in configs])
+    answers = judge.judged(question, [one.config for one in configs])
     refusals = [our_refusal(one.config) for one in configs]
     theirs = [answer.get("error", "") for answer in answers]
     strange = [unexplained(one, ours, their) for one, ours, their in zip(configs, refusals, theirs, strict=True)]
@@ -137,8 +151,8 @@ def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
     assert agreed.count((True, True)) > 100 and agreed.count((False, False)) > 150, "both verdicts are put to the test"
 
 
-def test_fields_that_are_printed_for_nni_are_those_that_it_has(nni3: Path) -> None:
-    (found,) = judged(nni3, "fields", ["ExperimentConfig"])
+def test_fields_that_are_printed_for_nni_are_those_that_it_has(judge: Judge) -> None:
+    (found,) = judge.judged("fields", ["ExperimentConfig"])
     assert set(found["value"]) == NNI_FIELDS
 
 
@@ -182,9 +196,9 @@ def flat(node: Any, name: str = "") -> dict[str, Any]:
     return {key: value for place, one in inner.items() for key, value in flat(one, place).items()}
 
 
-def test_our_conversion_is_nnis_but_for_what_it_loses(nni3: Path) -> None:
+def test_our_conversion_is_nnis_but_for_what_it_loses(judge: Judge) -> None:
     files = [yaml.safe_load((EXAMPLES / name).read_text()) for name in CONVERTIBLE]
-    for name, answer in zip(CONVERTIBLE, judged(nni3, "convert", files), strict=True):
+    for name, answer in zip(CONVERTIBLE, judge.judged("convert", files), strict=True):
         assert "value" in answer, (name, answer)
         theirs, ours = flat(answer["value"]), flat(convert_file(EXAMPLES / name, everything=True)[0])
         differing = {place for place in theirs if ours.get(place) != theirs[place]}
@@ -219,7 +233,7 @@ LESS = {
 }
 
 
-def test_nni_loads_what_is_printed(nni3: Path, tmp_path: Path) -> None:
+def test_nni_loads_what_is_printed(judge: Judge, tmp_path: Path) -> None:
     names = sorted(path.name for path in EXAMPLES.glob("*.yml") if "trainingServicePlatform" in path.read_text())
     printed = []
     for name in names:
@@ -229,5 +243,5 @@ def test_nni_loads_what_is_printed(nni3: Path, tmp_path: Path) -> None:
             values[section].pop(field, None)
         (tmp_path / name).write_text(yaml.safe_dump(values))
         printed.append(convert_file(tmp_path / name)[0])
-    answers = zip(names, judged(nni3, "load", printed), strict=True)
+    answers = zip(names, judge.judged("load", printed), strict=True)
     assert {name: answer["error"] for name, answer in answers if "error" in answer}.keys() == NOT_NNIS.keys()
