@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests import installed
+from tests.acceptance import small_learning
 from tests.acceptance.kubernetes_cluster import fake_cluster
 from tests.fakes.aml.server import serving as serving_aml
 from tests.fakes.aml.workspace import ENDED as AML_ENDED
@@ -49,6 +50,14 @@ def image(folder: Path) -> dict[str, str]:
     folder.mkdir()
     for place in {place for name in installed.needed_by(_PACKAGE) for place in installed.places(name)}:
         (folder / place.name).symlink_to(place)
+    return {"PYTHONPATH": str(folder)}
+
+
+def small_image(folder: Path) -> dict[str, str]:
+    """Variables of images that have something small in the place of what the example imports."""
+    folder.mkdir()
+    for name in ("numpy.py", "sklearn.py"):
+        (folder / name).symlink_to(small_learning.__file__)
     return {"PYTHONPATH": str(folder)}
 
 

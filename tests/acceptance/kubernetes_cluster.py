@@ -20,6 +20,7 @@ import yaml
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.cluster import Cluster
 from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
+from tests.fork_server.popen import Popen
 
 TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
@@ -156,7 +157,7 @@ def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeClu
         *options,
     ]
     root = Path(__file__).parents[2]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ}) as process:
+    with Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ}) as process:
         try:
             assert process.stdout is not None
             told = json.loads(process.stdout.readline())

@@ -56,6 +56,7 @@ class Run:
         self.trials = more.get("trials", 24)
         fields: dict[str, Any] = {"trials": self.trials, "steps": 10, "pause_s": 0.05, "trialConcurrency": 4}
         config = trial_notes.config(**fields | {"tuner": trial_notes.noting_tuner(self.hosts)} | more)
+        self._at_once = config["trialConcurrency"]
         working = {"experimentWorkingDirectory": str(folder)} if folder else {}
         self.id = daemon.create(config | working, code, {"TRIAL_NOTES": str(self.notes)})
         self.folder = (folder or daemon.data) / self.id
@@ -116,7 +117,7 @@ class Run:
         with contextlib.closing(sqlite3.connect(self.database, timeout=20)) as connection:
             assert connection.execute("SELECT count(*) FROM imports").fetchall() == [(0,)], "nothing else tells of them"
         state = self.daemon.status(self.id)
-        assert (state["hold"], state["errors"], state["trialConcurrency"]) == (None, [], 4)
+        assert (state["hold"], state["errors"], state["trialConcurrency"]) == (None, [], self._at_once)
         trial_notes.check_results(self.daemon, self.id, self.notes)
         trial_notes.check_tuners(self.hosts, self.trials)
 
@@ -424,25 +425,36 @@ def test_deleted_index_is_rebuilt_from_the_folders(daemon: Daemon, code: Path, t
     run.check_end()
 
 
-@pytest.mark.parametrize("fate", ["scrambled but the head", "scrambled", "emptied", "exchanged", "config scrambled"])
-def test_corrupt_database_affects_no_other_experiment(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
-    run = Run(daemon, code, tmp_path)
-    (tmp_path / "second").mkdir()
-    other = Run(daemon, code, tmp_path / "second")
-    run.wait_for_progress()
+def test_corrupt_databases_affect_no_other_experiment(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    runs = {fate: _small_run(daemon, code, tmp_path / fate) for fate in SPOIL}
+    other = _small_run(daemon, code, tmp_path / "other")
+    for run in (*runs.values(), other):
+        run.wait_for_progress(2)
     assert daemon.terminate() == 0
-    SPOIL[fate](run.database)
+    for fate, run in runs.items():
+        SPOIL[fate](run.database)
     daemon.start()
-    entry = _eventually(lambda: (found := _entry(daemon, run.id)) and found["errors"] and found)
+    for run in runs.values():
+        _check_corrupt(run)
+    other.check_end()
+    assert daemon.terminate() == 0
+
+
+def _small_run(daemon: Daemon, code: Path, root: Path) -> Run:
+    """Of two trials at a time; it is not over soon."""
+    root.mkdir()
+    return Run(daemon, code, root, trials=8, trialConcurrency=2)
+
+
+def _check_corrupt(run: Run) -> None:
+    entry = _eventually(lambda: (found := _entry(run.daemon, run.id)) and found["errors"] and found)
     assert run.id in entry["errors"][0]
     assert "restore it from a backup" in entry["errors"][0]
-    with daemon.client() as client:
+    with run.daemon.client() as client:
         answer = client.get(f"/api/v1/experiments/{run.id}")
         assert answer.status_code == 500 or answer.json()["errors"], answer.text
         refused = client.post(f"/api/v1/experiments/{run.id}/trials", json={"parameters": {"x": 1}})
     assert (refused.status_code, "restore it from a backup" in refused.text) == (409, True)
-    other.check_end()
-    assert daemon.terminate() == 0
 
 
 @pytest.mark.parametrize(

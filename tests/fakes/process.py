@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import sandbox
+from tests.fork_server.popen import Popen
 
 _ROOT = Path(__file__).parents[2]
 
@@ -30,7 +31,7 @@ class FakeProcess:
     def start(self) -> None:
         """Returns when it can be asked."""
         command = [*self._command, *(["--port", str(self._port)] if self._port else [])]
-        self._process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
+        self._process = Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
         self._port = int(self.address.rpartition(":")[2])

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tests.fork_server import child, named_process, popen
-from tests.fork_server.order import Order, receive
+from tests.fork_server.order import FAKES, Order, receive
 
 _OF_DAEMON = "api app cli client code_archive config kubernetes machines platforms shared_storage web web_services"
 #: Imported with all of their modules: what daemon, commands and keeper import at once, and later.
@@ -54,7 +54,7 @@ def import_all() -> None:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    for name in _LATER:
+    for name in (*_LATER, *(f"{fake}.__main__" for fake in FAKES)):
         importlib.import_module(name)
     assert _NEVER not in sys.modules, f"{_NEVER} was imported"
     assert len(os.listdir("/proc/self/task")) == 1, "threads do not come along into a fork"
