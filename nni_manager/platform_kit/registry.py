@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from nni_manager.domain import plug_ins
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -165,9 +166,7 @@ def _folder_loader(name: str) -> _Loader:
 
 
 def _plug_ins() -> dict[str, _Loader]:
-    from importlib.metadata import entry_points  # 10 ms, needed only where plug-ins may matter
-
-    return {point.name: _plug_in_loader(point) for point in entry_points(group=GROUP)}
+    return {point.name: _plug_in_loader(point) for point in plug_ins.entry_points(GROUP)}
 
 
 def _plug_in_loader(point: Any) -> _Loader:
