@@ -1,7 +1,8 @@
-"""What is installed here and what that needs, as the packages' own metadata say."""
+"""What is installed here and what that needs, as the packages' own metadata say; and packages of a test's own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -41,3 +42,12 @@ def modules(name: str) -> frozenset[str]:
     files = metadata.distribution(name).files or ()
     parts = [(*file.parent.parts, file.name.partition(".")[0]) for file in files if file.suffix in {".py", ".so"}]
     return frozenset(".".join(part[:-1] if part[-1] == "__init__" else part) for part in parts)
+
+
+def announce(folder: Path, package: str, group: str, points: Mapping[str, str]) -> None:
+    """Installs a package, in a folder of the path, that has nothing but these entry points: name → object."""
+    info = folder / f"{package}-1.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+    lines = [f"[{group}]", *(f"{name} = {place}" for name, place in points.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))

@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from nni_manager.domain import plug_ins
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.plug_ins import plug_ins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class Catalogue:
         return name.lower() in (missing.lower() for missing in self.missing)
 
     def _installed(self, name: str) -> Algorithm | None:
-        for point in plug_ins(self.group):  # a built-in name never comes here
+        for point in plug_ins.entry_points(self.group):  # a built-in name never comes here
             if point.name.lower() == name.lower():
                 return Algorithm(name=point.name, location=point.value, is_built_in=False)
         return None

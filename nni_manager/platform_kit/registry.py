@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from nni_manager.domain import plug_ins
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.plug_ins import plug_ins
 
 if TYPE_CHECKING:
     from nni_manager.domain.experiment import PlatformSpec
@@ -166,7 +166,7 @@ def _folder_loader(name: str) -> _Loader:
 
 
 def _plug_ins() -> dict[str, _Loader]:
-    return {point.name: _plug_in_loader(point) for point in plug_ins(GROUP)}
+    return {point.name: _plug_in_loader(point) for point in plug_ins.entry_points(GROUP)}
 
 
 def _plug_in_loader(point: Any) -> _Loader:

@@ -1,45 +1,70 @@
-"""Packages that bring what is ours by name are found, also those that come while the process runs."""
+"""Entry points of other packages: found as soon as they are installed, and not read again and again."""
 
 from __future__ import annotations
 
+import os
+import time
 from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from nni_manager.domain.plug_ins import plug_ins
+from nni_manager.domain import plug_ins
+from tests.installed import announce
 
 pytestmark = pytest.mark.unit
 
-GROUP = "nni_manager.tested"
+GROUP = "nni_manager.tests"
 
 
-def install(folder: Path, name: str) -> None:
-    information = folder / f"{name}-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {name}:PLUG_IN\n")
+def names() -> list[str]:
+    return [point.name for point in plug_ins.entry_points(GROUP)]
 
 
-def test_what_is_installed_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    install(tmp_path, "bees")
-    assert [point.value for point in plug_ins(GROUP)] == ["bees:PLUG_IN"]
-    install(tmp_path, "ants")
-    assert {point.name for point in plug_ins(GROUP)} == {"ants", "bees"}
-    (tmp_path / "bees-1.0.dist-info").rename(tmp_path / "gone")
-    assert [point.name for point in plug_ins(GROUP)] == ["ants"]
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only one of the path."""
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setattr(plug_ins, "_read", {})
+    return tmp_path
 
 
-def test_installed_packages_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    now = SimpleNamespace(monotonic=lambda: 60_000.0)
-    monkeypatch.setattr("nni_manager.domain.plug_ins.time", now)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [read.append(group)] and ())
-    for _ in range(3):
-        assert plug_ins("nni_manager.read_once") == ()
-    assert read == ["nni_manager.read_once"]
-    now.monotonic = lambda: 60_060.0
-    plug_ins("nni_manager.read_once")
-    assert len(read) == 2
+def settle(folder: Path) -> None:
+    """Its last change was a while ago."""
+    os.utime(folder, (time.time() - 60, time.time() - 60))
+
+
+def test_package_installed_meanwhile_is_found(folder: Path) -> None:
+    settle(folder)
+    assert names() == names() == []
+    announce(folder, "first", GROUP, {"one": "builtins:dict"})
+    assert names() == ["one"]
+    settle(folder)
+    assert names() == ["one"]
+    (folder / "first-1.dist-info").rename(folder / "gone")
+    assert names() == []
+
+
+def test_package_that_is_being_installed_is_found_in_the_end(folder: Path) -> None:
+    (folder / "first-1.dist-info").mkdir()
+    assert names() == []
+    announce(folder, "first", GROUP, {"one": "builtins:dict"})
+    assert names() == ["one"]
+
+
+def test_another_path_is_another_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(folder, "first", GROUP, {"one": "builtins:dict"})
+    settle(folder)
+    assert names() == ["one"]
+    monkeypatch.setattr("sys.path", ["/no/such/folder", ""])
+    assert names() == []
+
+
+def test_unchanged_folders_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(folder, "first", GROUP, {"one": "builtins:dict"})
+    settle(folder)
+    reads: list[str] = []
+    read = metadata.entry_points
+    monkeypatch.setattr(metadata, "entry_points", lambda group: reads.append(group) or read(group=group))
+    assert names() == names() == ["one"]
+    assert reads == [GROUP]

@@ -12,6 +12,7 @@ import pytest
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.platform_kit import registry
 from nni_manager.platforms.local.config import LocalConfig
+from tests.installed import announce
 
 pytestmark = pytest.mark.unit
 
@@ -30,14 +31,12 @@ PlugIn = Callable[[str, str], None]
 @pytest.fixture
 def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlugIn:
     """Installs a module of the given source as a plug-in of the given name."""
-    points: list[metadata.EntryPoint] = []
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "plug_ins", lambda group: points if group == registry.GROUP else [])
 
     def install(name: str, source: str) -> None:
         (tmp_path / f"{name}_plug_in.py").write_text(source.replace("{name}", name))
         monkeypatch.delitem(sys.modules, f"{name}_plug_in", raising=False)
-        points.append(metadata.EntryPoint(name, f"{name}_plug_in", registry.GROUP))
+        announce(tmp_path, f"{name}_plug_in", registry.GROUP, {name: f"{name}_plug_in"})
 
     return install
 

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -16,7 +15,7 @@ from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Feature, Recorder
 from tests.platforms.live.live_world import LiveWorld, Service
-from tests.third_party.hive import TOKEN, Hive, running_hive, section
+from tests.third_party.hive import TOKEN, Hive, section
 
 _WRONG = "not-the-honey-pot"
 _HELD = "waits to be started"
@@ -27,9 +26,11 @@ class HiveWorld(LiveWorld):
     max_observe_calls = 1
     native_states: ClassVar[Collection[str]] = ("queued", "running", "done", "failed", "stopped")
 
+    #: Runs for all tests of a module, and is reset for each.
+    hive: ClassVar[Hive]
+
     def __init__(self, directory: Path) -> None:
-        self._running = ExitStack()
-        self.hive: Hive = self._running.enter_context(running_hive(directory / "hive"))
+        self.hive.act("reset")
         config = {
             "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
             "trialCommand": "true",
@@ -59,10 +60,8 @@ class HiveWorld(LiveWorld):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        await self.end_hanging()
-        await self.end_outage()
+        await self._act("reset")
         await self._leave_here()
-        await asyncio.to_thread(self._running.close)
 
     # The adapter
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nni_manager.platform_kit.testing import PlatformContract
+from tests.third_party.hive import running_hive
 from tests.third_party.hive_world import HiveWorld
 
 pytestmark = [pytest.mark.contract, pytest.mark.xdist_group("hive"), pytest.mark.usefixtures("found_here")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with running_hive(tmp_path_factory.mktemp("hive")) as HiveWorld.hive:
+        yield
 
 
 class TestHive(PlatformContract):

@@ -1,4 +1,4 @@
-"""Experiments on a third party's platform, through the real daemon: alone, and twenty at a time on one account."""
+"""Experiments on a third party's platform, through the real daemon: alone, and several at a time on one account."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.third_party.hive import Hive, running_hive, section
 pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("hive"), pytest.mark.timeout(180)]
 
 _TRIAL = """echo '{"type": "final", "value": VALUE}' >> "$NNI_OUTBOX" """
-_MANY = 20
+_MANY = 8
 #: What the account may ask in a second, see `nni_hive.connection`, and one that was on its way for longer.
 _CALLS_PER_S = 20 + 1
 

@@ -42,7 +42,7 @@ def test_auto_beats_random(concurrency: int) -> None:
     def regrets(name: str) -> dict[str, list[float]]:
         return {
             family: [
-                search(lambda one: make(name, one), FAMILIES[family](seed), seed, concurrency, trials=40)
+                search(lambda one: make(name, one), FAMILIES[family](seed), seed, concurrency, trials=33)
                 for seed in SEEDS
             ]
             for family in ("branin", "nested", "integers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from nni_manager.tuners.contract import Tuner
 from nni_manager.tuners.grid import GridSearch
 from nni_manager.tuners.optuna_tpe import TPE
 from nni_manager.tuners.random import Random
+from tests.installed import announce
 from tests.scheduler.pictures import spec
 
 pytestmark = pytest.mark.unit
@@ -85,10 +86,10 @@ def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], words: 
         registry.create(AlgorithmSpec(name=name, class_args=arguments))
 
 
-def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_packages_bring_tuners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = "nni_manager.tuners.random:Random"
-    points = [EntryPoint("Mine", here, registry.CATALOGUE.group), EntryPoint("Odd", "builtins:dict", "g")]
-    monkeypatch.setattr("nni_manager.domain.algorithm.plug_ins", lambda group: points)
+    monkeypatch.syspath_prepend(tmp_path)
+    announce(tmp_path, "mine", registry.CATALOGUE.group, {"Mine": here, "Odd": "builtins:dict"})
     assert registry.CATALOGUE.find("mine").location == here
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
     with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):

@@ -86,19 +86,23 @@ def _negative_likelihood(
 ) -> tuple[float, Array]:
     """Minus the log marginal likelihood at these logarithms, and its gradient."""
     scaled, count = features * np.exp(-at[:-2])[groups], len(values)
-    distances, weighted, noise = _distances(scaled, scaled), math.exp(at[-2]) * trends, math.exp(at[-1])
-    matrix = _matern(distances) + weighted
-    matrix[np.diag_indices(count)] += noise + _JITTER
+    squares, weighted, noise = scaled**2, math.exp(at[-2]) * trends, math.exp(at[-1])
+    away = _ROOT5 * _apart(scaled, scaled, squares, squares)
+    decay = np.exp(-away)
+    matrix = (1 + away + away**2 / 3) * decay + weighted
+    matrix.flat[:: count + 1] += noise + _JITTER
     factor = np.linalg.inv(np.linalg.cholesky(matrix))
     weights = factor.T @ (factor @ values)
     variance = _variance(values, weights)
-    loss = 0.5 * (count + 1) * math.log(variance) - float(np.sum(np.log(np.diag(factor))))
-    inner = factor.T @ factor - np.outer(weights, weights) / variance
-    slopes = inner * (5 / 3) * (1 + _ROOT5 * distances) * np.exp(-_ROOT5 * distances)
+    loss = 0.5 * (count + 1) * math.log(variance) - float(np.log(factor.diagonal()).sum())
+    inner = factor.T @ factor - weights[:, None] * weights / variance
+    slopes = inner * (5 / 3) * (1 + away) * decay
     # for each feature the sum over pairs of slope times squared distance, half of it, by products of matrices
-    each = np.sum(slopes, axis=1) @ scaled**2 - np.sum(scaled * (slopes @ scaled), axis=0)
-    scales = np.bincount(groups.astype(np.intp), each, minlength=len(at) - 2)
-    return loss, np.append(scales, [0.5 * float(np.sum(inner * weighted)), 0.5 * noise * float(np.trace(inner))])
+    each = slopes.sum(axis=1) @ squares - (scaled * (slopes @ scaled)).sum(axis=0)
+    slope = np.empty(len(at))
+    slope[:-2] = np.bincount(groups, each, minlength=len(at) - 2)
+    slope[-2:] = 0.5 * float((inner * weighted).sum()), 0.5 * noise * float(inner.trace())
+    return loss, slope
 
 
 def _variance(values: Array, weights: Array) -> float:
@@ -114,7 +118,11 @@ def _trend(features: Array) -> Array:
 
 
 def _distances(left: Array, right: Array) -> Array:
-    squares = np.sum(left**2, axis=1)[:, None] + np.sum(right**2, axis=1)[None, :] - 2 * left @ right.T
+    return _apart(left, right, left**2, right**2)
+
+
+def _apart(left: Array, right: Array, left_squares: Array, right_squares: Array) -> Array:
+    squares = left_squares.sum(axis=1)[:, None] + right_squares.sum(axis=1)[None, :] - 2 * left @ right.T
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
 

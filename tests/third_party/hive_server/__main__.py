@@ -33,6 +33,15 @@ class Hive:
         self._server: ThreadingHTTPServer | None = None
         self.open()
 
+    def reset(self) -> None:
+        """As it was when it began, but for its port."""
+        self.open()
+        self.hangs.clear()
+        self.sessions.clear()
+        self.loses_answer = False
+        self.jobs.reset()
+        self._log.truncate(0)
+
     def note(self, what: str) -> None:
         self._log.write(f"{time.monotonic():.4f} {what}\n")
 
@@ -180,6 +189,8 @@ class Control(_Handler):
                 hive.jobs.put_file(order["entry"]["group"], "job.sh", b"sleep 1000\n")
                 hive.jobs.put(order["name"], order["entry"])
                 hive.jobs.start(order["name"])
+            case "/reset":
+                hive.reset()
             case "/traces":
                 return self.answer(200, hive.jobs.traces(order["group"]))
             case "/jobs":
@@ -205,8 +216,7 @@ def main(folder: str, port: str, control_port: str) -> None:
     try:
         control.serve_forever(0.05)
     finally:
-        for name in hive.jobs.of(""):
-            hive.jobs.remove(name)
+        hive.jobs.reset()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ class Jobs:
         #: No more jobs are taken.
         self.is_full = False
 
+    def reset(self) -> None:
+        """No job and no file is left."""
+        self.held, self.is_full = "", False
+        for name in self.of(""):
+            self.remove(name)
+        shutil.rmtree(self._folder / "files", ignore_errors=True)
+
     # Files of groups
 
     def put_file(self, group: str, name: str, data: bytes) -> None:
