@@ -87,7 +87,7 @@ def note(name):
 def test_short(number):
     note("s")
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(200)
 def test_long():
     note("l")
 

@@ -118,10 +118,7 @@ async def test_charts_of_trials_that_were_looked_at_are_let_go(site: str, world:
         before = await kept(session)
         await look_at(page, all_[3:9])
         grown = [now - then for now, then in zip(await kept(session), before, strict=True)]
-        print("GROWN", grown, before)
-        assert grown[0] < 500 and grown[1] < 30, (
-            f"nodes and listeners more after six trials: {grown} above {before}"
-        )
+        assert grown[0] < 500 and grown[1] < 30, f"nodes and listeners more after six trials: {grown} above {before}"
 
 
 async def look_at(page: Page, all_: list[str]) -> None:
