@@ -11,7 +11,7 @@ import httpx
 
 
 def trusted() -> ssl.SSLContext:
-    """Those that `SSL_CERT_FILE` or `SSL_CERT_DIR` name now, else the public ones; clients must not change it.
+    """The authorities that `SSL_CERT_FILE` or `SSL_CERT_DIR` name now, else the public ones; not to be changed.
 
     Raises OSError where the named file cannot be read.
     """
