@@ -27,6 +27,7 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection, Connections, Lease
 from nni_manager.platform_kit.secret_texts import SecretTexts
+from nni_manager.web_services import authorities
 from nni_manager.web_services.pacing import Pacing
 
 #: Seconds until a service counts as silent.
@@ -173,7 +174,9 @@ class WebAccount(Connection):
 
     async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         if self._client is None:
-            self._client = httpx.AsyncClient(timeout=TIMEOUT_S, transport=self._transport, trust_env=True)
+            self._client = httpx.AsyncClient(
+                timeout=TIMEOUT_S, transport=self._transport, trust_env=True, verify=authorities.trusted()
+            )
         url = f"{self.base_url.rstrip('/')}/{path.lstrip('/')}"
         try:
             return await self._client.request(method, url, **options)

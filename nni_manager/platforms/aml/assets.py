@@ -28,6 +28,7 @@ from nni_manager.platforms.aml import job
 from nni_manager.platforms.aml.account import STORAGE_SCOPE, AmlAccount, Tokens
 from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.shared_storage.storage_folders import packed
+from nni_manager.web_services import authorities
 from nni_manager.web_services.account import Refused
 
 _NAME = "nni-trial-code"
@@ -101,7 +102,7 @@ class Blobs:
     def __init__(self, url: str, tokens: Tokens, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._url = url
         self._tokens = tokens
-        self._client = httpx.AsyncClient(timeout=_TIMEOUT_S, transport=transport)
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT_S, transport=transport, verify=authorities.trusted())
 
     async def close(self) -> None:
         await self._client.aclose()

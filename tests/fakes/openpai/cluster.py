@@ -182,7 +182,7 @@ class Cluster:
         if not self.pretended_s:
             self.network.tell(self.mount_fault)
             image = Image(tuple(self.image_packages), self.may_mount, self.may_install)
-            place = Place(self.storages, self.network, image)
+            place = Place(self.storages, self.network, image, self._folder.with_name(f"{self._folder.name}-sbin"))
             for task in job.tasks:
                 runtime.start(self._container(job, task), job.user, job.config, task.role, task.index, place)
 

@@ -129,11 +129,15 @@ def files(image: Image, network: Network) -> dict[str, str]:
     }
 
 
-def steps(folder: Path, image: Image, network: Network) -> Iterator[Step]:
-    """What a root gets before `files`. `folder`: for the container's own `/sbin`."""
+def steps(folder: Path, shared: Path, image: Image, network: Network) -> Iterator[Step]:
+    """What a root gets before `files`. `folder`: for the container's own `/sbin`; `shared`: for that of images to which
+    nothing can be added, which nobody writes to."""
     yield "read", _real_mount(), f"{_INSIDE}/mount"
     yield "read", _SBIN, f"{_INSIDE}/sbin"
-    yield "bind", str(_sbin(folder, image)), _SBIN
+    if image.packages == Image().packages:
+        yield "read", str(_made_once(shared, image)), _SBIN
+    else:
+        yield "bind", str(_sbin(folder, image)), _SBIN
     yield "read", str(network.told), f"{_INSIDE}/told"
     if os.path.exists("/dev/fuse"):
         yield "device", "/dev/fuse", "/dev/fuse"
@@ -145,6 +149,13 @@ def steps(folder: Path, image: Image, network: Network) -> Iterator[Step]:
 
 def _real_mount() -> str:
     return shutil.which("mount", path=own_root.PROGRAMS) or "/bin/mount"
+
+
+def _made_once(folder: Path, image: Image) -> Path:
+    """Hundreds of links take longer than all else of a container."""
+    if not folder.exists():
+        _sbin(folder.with_name(f"{folder.name}.new"), image).replace(folder)
+    return folder
 
 
 def _sbin(folder: Path, image: Image) -> Path:

@@ -17,6 +17,10 @@ _FIELDS = ("script", "output", "data", "dockerImage")
 _TAG = re.compile(r"<%\s*(.*?)\s*%>", re.S)
 
 
+#: libyaml where PyYAML was built with it, ten times as fast.
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 class Refused(Exception):
     """`status`, `code`: of the answer."""
 
@@ -28,7 +32,7 @@ class Refused(Exception):
 def parsed(text: object) -> dict[str, Any]:
     """A job as it was submitted. Refused by the server's own rules, and by its schema where that is at hand."""
     try:
-        job = yaml.safe_load(str(text))
+        job = yaml.load(str(text), LOADER)
     except yaml.YAMLError as error:
         raise Refused(500, "", str(error).replace("\n", " ")) from error
     if not isinstance(job, dict):

@@ -56,11 +56,13 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What containers find around them. `storages`: what the cluster mounts for them; the others: what they mount."""
+    """What containers find around them. `storages`: what the cluster mounts for them; `shared`: folder for what several
+    have alike; the others: what they mount."""
 
     storages: Mapping[str, Storage]
     network: Network
     image: Image
+    shared: Path
 
 
 def start(folder: Path, user: str, job: Mapping[str, Any], role: str, index: int, place: Place) -> None:
@@ -75,7 +77,8 @@ def start(folder: Path, user: str, job: Mapping[str, Any], role: str, index: int
     }
     mounts = [Mount(logs, Path(_HOME) / "logs"), *_mounts(user, job, place.storages)]
     environment = _environment(user, job, role, index)
-    steps = tuple(own_mounts.steps(folder.with_name(f"{folder.name}-sbin"), place.image, place.network))
+    own = folder.with_name(f"{folder.name}-sbin")
+    steps = tuple(own_mounts.steps(own, place.shared, place.image, place.network))
     rights = place.image.capabilities
     sandbox.start(Container(folder, [f"{_HOME}/runtime"], environment, mounts, files, "/", steps, rights))
 

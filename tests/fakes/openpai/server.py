@@ -188,7 +188,7 @@ class RestServer(FakeService):
             case "GET", [] | ["attempts", _]:
                 return JSONResponse(answers.detail(job))
             case "GET", ["config"]:  # JSON, whatever its type says
-                return Response(JSONResponse(yaml.safe_load(job.text)).body, media_type="text/yaml")
+                return Response(JSONResponse(yaml.load(job.text, protocol.LOADER)).body, media_type="text/yaml")
             case "PUT", ["executionType"]:
                 return self._execute(user, job, str((await request.json()).get("value")))
         raise _no_api(str(request.url.path))
