@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio.plugin
 from hypothesis import settings
 
-from tests import bare_python, left_children, left_log_handlers, module_groups
+from tests import bare_python, left_children, left_log_handlers, module_groups, shared_certificates
 from tests.fork_server import session
 from tests.order import Order
 
@@ -24,6 +24,7 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 bare_python.make()
+shared_certificates.share()
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tests", deadline=None)

@@ -49,11 +49,6 @@ def test_report_is_readable_text(line: CommandLine) -> None:
     assert any("TPE is ready in" in each for each in lines)
 
 
-def test_config_that_cannot_run_here_fails(line: CommandLine) -> None:
-    code, found = examined(line, "--config", line.config(trainingService={"platform": "nowhere"}))
-    assert code == 1 and found["config"]["verdict"] == "FAIL" and "nowhere" in found["config"]["sentence"]
-
-
 def test_running_daemon_is_reported_and_not_disturbed(line: CommandLine) -> None:
     served = line.serve("--host", "127.0.0.1", "--port", "0")
     id_ = line.create(trialCommand=RUN_ON, maxTrialNumber=1)
@@ -78,7 +73,8 @@ def test_killed_daemon_is_reported(line: CommandLine) -> None:
     assert psutil.pid_exists(keeper)
 
 
-def test_unusable_data_directory_fails(line: CommandLine) -> None:
+def test_unusable_data_directory_and_config_fail(line: CommandLine) -> None:
     line.data.write_text("a file")
-    code, found = examined(line)
+    code, found = examined(line, "--config", line.config(trainingService={"platform": "nowhere"}))
     assert code == 1 and found["data directory"]["verdict"] == "FAIL"
+    assert found["config"]["verdict"] == "FAIL" and "nowhere" in found["config"]["sentence"]
