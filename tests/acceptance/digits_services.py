@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from tests import installed
-from tests.acceptance import small_learning
 from tests.acceptance.kubernetes_cluster import fake_cluster
 from tests.fakes.aml.server import serving as serving_aml
 from tests.fakes.aml.workspace import ENDED as AML_ENDED
@@ -27,6 +26,8 @@ from tests.fakes.process import running
 CONFIGS = Path(__file__).parents[2] / "configs"
 #: What the images of the example have beside Python, with all that it needs.
 _PACKAGE = "scikit-learn"
+#: Not imported here: it takes the places of packages.
+_SMALL = Path(__file__).with_name("small_learning.py")
 _OVER_AT_OPENPAI = ("SUCCEEDED", "STOPPED", "FAILED")
 _JOBS = ("tfjobs", "frameworks", "adaptdljobs")
 Section = dict[str, Any]
@@ -57,7 +58,7 @@ def small_image(folder: Path) -> dict[str, str]:
     """Variables of images that have something small in the place of what the example imports."""
     folder.mkdir()
     for name in ("numpy.py", "sklearn.py"):
-        (folder / name).symlink_to(small_learning.__file__)
+        (folder / name).symlink_to(_SMALL)
     return {"PYTHONPATH": str(folder)}
 
 

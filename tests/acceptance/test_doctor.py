@@ -14,7 +14,7 @@ from nni_manager.config.settings import TEMPORARY
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, state_of
 from tests.live_daemon import processes_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.acceptance]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.acceptance.numbered import LISTENING, Numbered
 from tests.certificates import Authority
 from tests.live_daemon import Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.acceptance]
 
 
 def test_results_arrive_over_tls(daemon: Daemon, code: Path) -> None:

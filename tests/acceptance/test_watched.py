@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.live_daemon import Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.acceptance]
 
 TRIAL = """echo '{"type": "intermediate", "value": 1}' >> "$NNI_OUTBOX"; echo '{"type": "final", "value": 7}' >> \
 "$NNI_OUTBOX"; [ "$NNI_TRIAL_SEQ_ID" != 3 ] || exit 3"""

@@ -19,7 +19,7 @@ from tests.platforms.kubeflow.test_kubeflow_contract import TestPyTorchJob as Py
 from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
 from tests.platforms.kubernetes_world import KubernetesWorld
 
-pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.contract]
 
 MakeWorld = Callable[[Path], KubernetesWorld]
 WORLDS: dict[str, MakeWorld] = {

@@ -15,7 +15,7 @@ from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
 from tests.platforms.kubeflow.test_kubeflow_contract import operated
 from tests.platforms.test_kubernetes_others import named
 
-pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.contract]
 TF_JOBS, PYTORCH_JOBS = "tfjobs.kubeflow.org", "pytorchjobs.kubeflow.org"
 
 

@@ -22,7 +22,7 @@ from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract impor
 from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
 from tests.platforms.kubernetes_world import KubernetesWorld
 
-pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.contract]
 _CONFLICT: dict[str, Any] = {
     "status": 409,
     "reason": "Conflict",
