@@ -29,7 +29,6 @@ _YAML = {"Content-Type": "text/yaml"}
 
 #: The dumper of YAML, in C where there is one: jobs are many.
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Entry = Mapping[str, Any]
 
@@ -156,7 +155,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
             _require_missing(error)
             return None
         try:
-            return await asyncio.to_thread(yaml.load, answer.text, _LOADER)
+            return await asyncio.to_thread(yaml.safe_load, answer.text)
         except yaml.YAMLError:
             raise self.away(f"answered with a configuration of {name} that cannot be read") from None
 
