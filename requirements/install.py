@@ -26,8 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("lock", nargs="?", type=Path, help="file of requirements with their hashes")
     parser.add_argument("--compile", action="store_true", help="all of it, and not each module when it is imported")
     asked = parser.parse_args(arguments)
+    if asked.lock is None:
+        _install_uv()
+        return 0
     uv = _uv()
-    if asked.lock is None or (uv is not None and _by_uv(uv, asked) == 0):
+    if uv is not None and _by_uv(uv, asked) == 0:
         return 0
     print(f"{asked.lock}: uv cannot install it, pip does", file=sys.stderr)
     return _by_pip(asked)
@@ -37,8 +40,13 @@ def _uv() -> Path | None:
     """Its program, beside this interpreter; None: it cannot be had."""
     uv = Path(sys.executable).with_name("uv")
     if not uv.exists():
-        subprocess.run([*_PIP, "install", "--quiet", "--require-hashes", "-r", _UV_LOCK])
+        _install_uv()
     return uv if uv.exists() else None
+
+
+def _install_uv() -> None:
+    """The release that its lock says, in the place of another one."""
+    subprocess.run([*_PIP, "install", "--quiet", "--require-hashes", "-r", _UV_LOCK])
 
 
 def _by_uv(uv: Path, asked: argparse.Namespace) -> int:
