@@ -37,7 +37,7 @@ demo: $(VENV)/.demo
 # `machines`.
 test:
 	$(MAKE) --no-print-directory -j 3 style debian nni3
-	$(BIN)/python -m tests.gate -n $(WORKERS) --beside "make --no-print-directory types"
+	$(BIN)/python -m tests.gate --workers $(WORKERS) --beside "make --no-print-directory types"
 
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
 machines: $(VENV)/.dev debian
@@ -128,7 +128,7 @@ lowest: $(UV)
 	$(UV) pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python .venvs/lowest/bin/python \
 		$(PRODUCT:%=--extra %) pyproject.toml -o .venvs/lowest/direct.txt
 	$(UV) pip install --quiet --python .venvs/lowest/bin/python -c .venvs/lowest/direct.txt -e '.[dev]' pip
-	.venvs/lowest/bin/python -m pytest -q -n $(WORKERS) --dist loadscope -m "(unit or contract) and not alone"
+	.venvs/lowest/bin/python -m pytest -q --workers $(WORKERS) -m "(unit or contract) and not alone"
 
 # All of `test` on the newest releases that pyproject.toml allows.
 latest:

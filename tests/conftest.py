@@ -15,9 +15,10 @@ import pytest
 import pytest_asyncio.plugin
 from hypothesis import settings
 
-from tests import bare_python, left_children, left_log_handlers, module_groups, shared_certificates
+from tests import bare_python, left_children, left_log_handlers, shared_certificates
 from tests.fork_server import session
 from tests.order import Order
+from tests.workers import plugin as workers
 
 # As in the tuner's process: several threads for small matrices wait for each other, the more so beside other tests.
 for _library in ("OMP", "OPENBLAS", "MKL"):
@@ -32,6 +33,7 @@ settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    workers.add_option(parser)
     parser.addoption("--machines", action="store_true", help="also what needs a machine of its own, as root")
     parser.addoption("--live-gpu", action="store_true", help="also what needs real GPUs, by `make live-gpu`")
     live = parser.getgroup("live", "real services, tests/platforms/live; `make live` gives all of these")
@@ -51,12 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(bare_python.remove)
     config.pluginmanager.register(left_children)
     config.pluginmanager.register(left_log_handlers)
-    config.pluginmanager.register(module_groups)
+    config.pluginmanager.register(workers)
     config.pluginmanager.register(session)
     _look_at_loops_alone(config.pluginmanager.getplugin("looptime_plugin"))
-    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
-        config.pluginmanager.register(Order(config))
-        config.pluginmanager.register(module_groups.ModuleGroups())
+    config.pluginmanager.register(Order(config))
 
 
 def _look_at_loops_alone(looptime: Any) -> None:

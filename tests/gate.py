@@ -24,49 +24,40 @@ RERUN = "RERUN {test}: failed beside others, passed alone: a fault to mend"
 _PYTEST = (sys.executable, "-m", "pytest", "-q")
 #: Exit status of pytest: some tests failed, and nothing else is wrong.
 _TESTS_FAILED = 1
+#: By somebody, or by tests that cannot be collected.
+_INTERRUPTED = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The worst exit status of all parts, after all of them ran."""
+    """The worst exit status of all parts, after all of them ran; what cannot be collected ends the run at once, as a
+    file does not come right alone."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-n", default="auto", metavar="COUNT", help="tests at a time (default: as many as processors)")
+    parser.add_argument("--workers", default="2", metavar="N", help="tests at a time (default: 2)")
     parser.add_argument(
         "--beside", metavar="COMMAND", help="runs beside the tests; its output is shown when they are over"
     )
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
-        if status := _collect():
+        beside, rerun = _run_beside_each_other(asked.workers)
+        if beside == _INTERRUPTED:
             if other is not None:
                 other.terminate()
-            return status
-        beside, rerun = _run_beside_each_other(asked.n)
+            return beside
         alone = _pytest("-m", "alone", *_files_marked("alone"))
         command = _end_of(other, output)
     print("".join(f"{RERUN.format(test=test)}\n" for test in rerun), end="", flush=True)
     return max(beside, alone, command)
 
 
-def _collect() -> int:
-    """The exit status; what cannot be collected fails the run before it begins, as a file does not come right alone.
-
-    Tests are rewritten for their asserts here once, and not by each process that runs them: that is twice what
-    collecting them takes.
-    """
-    done = subprocess.run([*_PYTEST, "--collect-only", "-qq"], stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        print(done.stdout, end="", flush=True)
-    return done.returncode
-
-
 def _run_beside_each_other(count: str) -> tuple[int, list[str]]:
     """The exit status, and the tests that passed when they were run again."""
     # the cache has what failed in this run, and not what failed in others
-    status = _pytest("-n", count, "--dist", "loadscope", "-m", "not alone", "--cache-clear")
+    status = _pytest("--workers", count, "-m", "not alone", "--cache-clear")
     failed = _failed() if status == _TESTS_FAILED else []
     if not 0 < len(failed) <= MOST_RERUN:
         return status, []
     print(f"once more, alone: {', '.join(failed)}", flush=True)
-    status = _pytest("-n", "0", "--last-failed", "--last-failed-no-failures", "none", "-m", "not alone")
+    status = _pytest("--last-failed", "--last-failed-no-failures", "none", "-m", "not alone")
     return status, [] if status else failed
 
 

@@ -27,7 +27,7 @@ class Order:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         worker = str(getattr(report, "worker_id", "main"))
         if report.when == "setup":
-            self._ran[worker].append(_without_group(report.nodeid))
+            self._ran[worker].append(report.nodeid)
         if report.failed:
             self._failed_at[worker] = len(self._ran[worker])
 
@@ -46,10 +46,4 @@ class Order:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{nodeid}\n" for nodeid in self._ran[worker][:count]))
         shown = path.relative_to(self._config.rootpath)
-        return f"python -m pytest -n 0 --randomly-seed={seed} --randomly-dont-reorganize @{shown}"
-
-
-def _without_group(nodeid: str) -> str:
-    """As pytest-xdist names a test of a group: ``tests/a.py::test_b[case]@group``."""
-    name, at, group = nodeid.rpartition("@")
-    return name if at and "]" not in group and "::" not in group and "::" in name else nodeid
+        return f"python -m pytest --randomly-seed={seed} --randomly-dont-reorganize @{shown}"

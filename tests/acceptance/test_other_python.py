@@ -20,7 +20,7 @@ from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("other_python")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.group("other_python")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}

@@ -31,7 +31,7 @@ from tests.acceptance.outcome_table import (
 from tests.acceptance.scripted_experiment import Json, View, listed_tuner, stern_assessor
 from trial_runner import protocol
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90), pytest.mark.xdist_group("outcome_table")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90), pytest.mark.group("outcome_table")]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("remote")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.group("remote")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 

@@ -22,7 +22,7 @@ from tests.fake_driver import FakeDriver, OnCard
 from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.xdist_group("remote_gpus")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.group("remote_gpus")]
 
 #: NNI_KILLS=20 for as many as a release is judged by.
 KILLS = int(os.environ.get("NNI_KILLS", "4"))

@@ -18,7 +18,7 @@ from tests.acceptance.cluster import until
 from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("remote_odd_machines")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.group("remote_odd_machines")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 _SHIFT_S = 600

@@ -16,7 +16,7 @@ import pytest
 from tests.acceptance import trial_notes
 from tests.live_daemon import PYTHON, Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("results")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.group("results")]
 
 
 class Bench:

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.numbered import Numbered
 from tests.live_daemon import PYTHON, Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("runner_channels")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.group("runner_channels")]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.acceptance.cluster import until
 from tests.acceptance.numbered import LISTENING, Numbered
 from tests.live_daemon import Daemon, picked, processes_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.xdist_group("runner_faults")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.group("runner_faults")]
 
 
 def test_trials_ending_while_the_daemon_is_away_deliver_later(listening: Daemon, code: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.command_line import CommandLine
 from tests.acceptance.lines_of_one_daemon import line_of, serving
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("secret_ways")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.group("secret_ways")]
 
 WRONG, RIGHT, NEXT = "wrong-t0ken-of-the-bees", "right-t0ken-of-the-bees", "next-t0ken-of-the-bees"
 

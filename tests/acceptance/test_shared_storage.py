@@ -17,7 +17,7 @@ from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 from tests.storage_places import folder_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("shared_storage")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.group("shared_storage")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 #: It needs its code, writes beside it and into its output folder, and prints; a quote and a variable stay as they are.

@@ -23,7 +23,7 @@ from tests.acceptance.numbered import LISTENING
 from tests.live_daemon import PYTHON, Daemon, assert_gone, end_all, picked, processes_of
 from trial_runner import protocol
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("store_faults")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.group("store_faults")]
 
 #: Nothing may take longer to be answered or refused, in seconds.
 PROMPT_S = 5.0

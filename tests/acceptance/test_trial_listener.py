@@ -24,7 +24,7 @@ from tests.acceptance.runner_flood import Runner
 from tests.live_daemon import Daemon
 from trial_runner import protocol
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("trial_listener")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.group("trial_listener")]
 
 MIB = 1024 * 1024
 METRICS = 1_000_000

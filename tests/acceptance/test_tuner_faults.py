@@ -16,7 +16,7 @@ from nni_manager.platform_kit.payload import TUNER_HOST
 from tests.acceptance import trial_notes
 from tests.live_daemon import PYTHON, Daemon, assert_gone, picked, processes_of, running_daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("tuner_faults")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.group("tuner_faults")]
 
 State = dict[str, Any]
 

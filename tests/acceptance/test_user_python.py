@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.true_start,
     pytest.mark.timeout(60),
-    pytest.mark.xdist_group("user_python"),
+    pytest.mark.group("user_python"),
 ]
 
 TUNER = """

@@ -20,7 +20,7 @@ from tests.acceptance.conftest import TRIALS
 from tests.live_daemon import Daemon, running_daemon
 from trial_runner import protocol
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("version_check")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.group("version_check")]
 
 NO_VERSION = "the trial runner names no version, this manager is {manager}: use the runner that comes with it"
 MISMATCH = (

@@ -104,9 +104,9 @@ def test_another_s_lock_is_honoured(path: Path) -> None:
     assert nni_registry.update(path, putting("abc"))
 
 
-@pytest.mark.parametrize("process", [1, os.getpid()], ids=["of another", "of ours"])
-def test_a_lock_that_was_left_behind_holds_nobody_up(path: Path, process: int) -> None:
-    lock_of(path, process, age_s=60)
+@pytest.mark.parametrize("process_of", [lambda: 1, os.getpid], ids=["of another", "of ours"])
+def test_a_lock_that_was_left_behind_holds_nobody_up(path: Path, process_of: Callable[[], int]) -> None:
+    lock_of(path, process_of(), age_s=60)
     assert nni_registry.update(path, putting("abc"))
 
 

@@ -11,7 +11,7 @@ from nni_manager.platform_kit.testing import PlatformContract
 from tests.third_party.hive import running_hive
 from tests.third_party.hive_world import HiveWorld
 
-pytestmark = [pytest.mark.contract, pytest.mark.xdist_group("hive"), pytest.mark.usefixtures("found_here")]
+pytestmark = [pytest.mark.contract, pytest.mark.group("hive"), pytest.mark.usefixtures("found_here")]
 
 
 @pytest.fixture(scope="module", autouse=True)

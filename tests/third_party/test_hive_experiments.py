@@ -11,7 +11,7 @@ import pytest
 from tests.live_daemon import Daemon
 from tests.third_party.hive import Hive, running_hive, section
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("hive"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.group("hive"), pytest.mark.timeout(180)]
 
 _TRIAL = """echo '{"type": "final", "value": VALUE}' >> "$NNI_OUTBOX" """
 _MANY = 8

@@ -22,7 +22,7 @@ from tests.upstream.warm_python import WarmPython
 pytestmark = [
     pytest.mark.upstream,
     pytest.mark.timeout(1200),  # the first test of a session may install nni
-    pytest.mark.xdist_group("warm_nni3"),  # one is enough
+    pytest.mark.group("warm_nni3"),  # one is enough
 ]
 
 #: The first two trials report and succeed, all later ones run until they are ended.

@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.command_line import CommandLine, command_line
 from tests.upstream.warm_python import WarmPython
 
-pytestmark = [pytest.mark.upstream, pytest.mark.timeout(240), pytest.mark.xdist_group("warm_nni3")]  # one is enough
+pytestmark = [pytest.mark.upstream, pytest.mark.timeout(240), pytest.mark.group("warm_nni3")]  # one is enough
 
 TRIAL = """
 echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"

@@ -24,7 +24,7 @@ from tests.upstream.warm_python import WarmPython
 pytestmark = [
     pytest.mark.upstream,
     pytest.mark.timeout(1200),  # the first test of a session may install nni
-    pytest.mark.xdist_group("warm_nni3_launchers"),  # one is enough
+    pytest.mark.group("warm_nni3_launchers"),  # one is enough
 ]
 
 #: Both formats; the trial's results repeat its parameters.
