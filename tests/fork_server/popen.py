@@ -49,6 +49,10 @@ class Popen(subprocess.Popen[Any]):
     #: The server's end of it tells the exit status.
     _teller: socket.socket | None = None
 
+    @property
+    def _server(self) -> Server | None:
+        return _server
+
     def _execute_child(
         self,
         args: Any,
@@ -65,8 +69,9 @@ class Popen(subprocess.Popen[Any]):
         is_plain = not (
             shell or executable or preexec_fn not in (None, take_interrupts) or (gid, gids, uid) != _SAME_USER
         )
-        found = command_of(args) if is_plain and _server and is_like(environment, _server.environment) else None
-        if found is None:
+        server = self._server
+        found = command_of(args) if is_plain and server and is_like(environment, server.environment) else None
+        if found is None or server is None:
             super()._execute_child(  # type: ignore[misc]
                 args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest
             )
@@ -83,13 +88,12 @@ class Popen(subprocess.Popen[Any]):
             interrupts=preexec_fn is take_interrupts,
         )
         standard = [given if given >= 0 else own for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]
-        self._fork(order, [*standard, *pass_fds])
+        self._fork(server, order, [*standard, *pass_fds])
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
-    def _fork(self, order: Order, descriptors: Sequence[int]) -> None:
-        assert _server is not None
+    def _fork(self, server: Server, order: Order, descriptors: Sequence[int]) -> None:
         teller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        teller.connect(_server.path)
+        teller.connect(server.path)
         send(teller, order, descriptors)
         self.pid = _NUMBER.unpack(teller.recv(_NUMBER.size))[0]
         self._child_created = True
