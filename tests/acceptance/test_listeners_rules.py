@@ -228,22 +228,47 @@ class Answer:
     body: bytes
 
 
+#: One to each listener, as a browser has it: most of what a request costs is the way there.
+_connections: dict[str, http.client.HTTPConnection] = {}
+
+
 def ask(address: str, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
     """Exactly as given: client libraries tidy paths up. A stream is read up to its first piece."""
+    connection = _connections.pop(address, None)
+    if connection is not None:
+        with contextlib.suppress(ConnectionError):  # it was closed meanwhile
+            return _asked(connection, address, method, path, headers or {}, body)
+        connection.close()
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(str(parts.hostname), int(parts.port or 0), timeout=20)
-    try:
-        given = {"Host": parts.netloc, **(headers or {})}
-        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        for name, value in {**given, **({"Content-Length": str(len(body))} if body else {})}.items():
-            connection.putheader(name, value)
-        connection.endheaders(body or None)
-        response = connection.getresponse()
-        streams = response.headers.get("content-type", "").startswith("text/event-stream")
-        found = response.read1(1 << 16) if streams else response.read()
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, found)
-    finally:
+    return _asked(connection, address, method, path, headers or {}, body)
+
+
+def _asked(
+    connection: http.client.HTTPConnection, address: str, method: str, path: str, headers: dict[str, str], body: bytes
+) -> Answer:
+    given = {"Host": urlsplit(address).netloc, **headers, **({"Content-Length": str(len(body))} if body else {})}
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name, value in given.items():
+        connection.putheader(name, value)
+    connection.endheaders(body or None)
+    response = connection.getresponse()
+    streams = response.headers.get("content-type", "").startswith("text/event-stream")
+    found = response.read1(1 << 16) if streams else response.read()
+    if streams or response.will_close:
+        response.close()
         connection.close()
+    else:
+        _connections[address] = connection
+    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def connections_are_closed() -> Iterator[None]:
+    yield
+    for connection in _connections.values():
+        connection.close()
+    _connections.clear()
 
 
 def assert_foreigners_get_nothing(answer: Answer, where: object) -> None:
