@@ -240,16 +240,26 @@ class PlatformContract(ServiceContract):
                 with pytest.raises(NotFound):
                     await platform.read_file(handle, name, 0, 100)
 
-    async def test_storage_that_lags_costs_no_result(self, world: World) -> None:
+    @pytest.mark.parametrize("lag", Lag)
+    async def test_storage_that_lags_costs_no_result(self, world: World, lag: Lag) -> None:
         """Item 28: storage that lags costs no result."""
         needs(world, Feature.STORAGE)
         async with world.make() as platform:
-            for number, lag in enumerate(Lag):
-                handle = await running(world, platform, f"a{number}")
-                await world.report(handle, _LINES[0])
+            handle = await running(world, platform, "a")
+            await world.report(handle, _LINES[0])
+            async with asyncio.timeout(world.patience_s):
+                await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 1)
+            with world.lag(lag) as storage:
+                await world.report(handle, _LINES[1])
+                await world.end(handle, 0)
+                await seen(world, platform, handle, *_ENDED)
+                word = await told_end(world, handle)
+                storage.settle()
                 async with asyncio.timeout(world.patience_s):
-                    await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 1)
-                await _end_while_it_lags(world, platform, handle, lag)
+                    found = await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 2)
+        assert tuple(found) == _LINES
+        size = sum(len(line) + 1 for line in _LINES)
+        assert word["outboxes"] == {protocol.MAIN_OUTBOX: size}, "the end says what has to come"
 
     async def test_nothing_is_left_after_leaving(self, world: World) -> None:
         """Item 16: nothing is left after leaving."""
@@ -329,20 +339,6 @@ _ALWAYS_SET = (
     protocol.ENV_CODE_DIR,
     protocol.ENV_OUTBOX,
 )
-
-
-async def _end_while_it_lags(world: World, platform: Platform[Any], handle: JobHandle, lag: Lag) -> None:
-    with world.lag(lag) as storage:
-        await world.report(handle, _LINES[1])
-        await world.end(handle, 0)
-        await seen(world, platform, handle, *_ENDED)
-        word = await told_end(world, handle)
-        storage.settle()
-        async with asyncio.timeout(world.patience_s):
-            found = await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 2)
-    assert tuple(found) == _LINES, lag
-    size = sum(len(line) + 1 for line in _LINES)
-    assert word["outboxes"] == {protocol.MAIN_OUTBOX: size}, f"{lag}: the end says what has to come"
 
 
 async def _check_what_it_sees(world: World, handle: JobHandle, spec: JobSpec) -> None:
