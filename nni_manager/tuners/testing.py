@@ -70,7 +70,7 @@ class TunerContract:
         return parse(space).contains(parameters)
 
     def test_proposals_follow_from_space_and_seed(self) -> None:
-        """They lie in the space; the same seed gives the same ones; another space is used from the next one on."""
+        """Proposals lie in the space; the same seed gives the same ones; another space is used from the next one on."""
         another = self.another_space()
         for tuner, space in self._tuners():
             proposed = run(tuner, self.proposals)
