@@ -45,9 +45,8 @@ from nni_manager.platform_kit.testing.service_contract import ServiceContract
 from nni_manager.platform_kit.testing.world import Feature, World
 from trial_runner import protocol
 
-#: Ten times as many as calls that any world allows: more of them say no more.
-_MANY = 40
-#: The number of these jobs that run: as many real processes at a time say no more.
+_MANY = 100
+#: The number of these jobs that run: a hundred real processes at a time say no more.
 _SOME = 5
 _GRACE_S = 1.0
 #: Turns of the loop after which submissions are cut off, those of one test.
