@@ -20,14 +20,13 @@ import errno
 import hashlib
 import json
 import os
-import platform
 import re
-import shutil
 import signal
 import stat
 import sys
-import tempfile
 import time
+
+# What only some need is imported there: each connection waits for this program, and these take most of its time.
 
 SETTINGS = globals().get("SETTINGS", {})  # the manager sets it in front of this text
 _ROOT = ".nni-manager"
@@ -73,7 +72,8 @@ def main():
         say({"failed": "{}: {}".format(error.filename, error.strerror), "fix": fix})
         return 1
     except ImportError as error:
-        say({"failed": "its Python {} cannot run the keeper ({})".format(platform.python_version(), error)})
+        version = ".".join(map(str, sys.version_info[:3]))
+        say({"failed": "its Python {} cannot run the keeper ({})".format(version, error)})
         return 1
     say({"ready": True})
     return keeper(["attach", "--directory", os.path.join(folder, "keeper")])
@@ -82,7 +82,8 @@ def main():
 def prepare(folder, archive, program):
     # type: (str, bytes | None, str) -> None
     """Makes our folders, private from the top whatever the umask, and installs the program. Raises OSError."""
-    is_changed = os.path.lexists(program) and not is_program(program)  # before its folders are made private
+    # before its folders are made private
+    is_changed = archive is not None and os.path.lexists(program) and not is_program(program)
     kept = os.umask(0o077)
     try:
         home = os.path.expanduser("~")
@@ -152,13 +153,13 @@ def describe(root, folder, has):
     # type: (str, str, bool) -> dict[str, object]
     """A description of the machine: the fields that the manager uses, and those that it shows to people."""
     there = existing(root)
-    disk = os.statvfs(there)
+    disk, system = os.statvfs(there), os.uname()
     return {
         "has": has,
         "python": list(sys.version_info[:3]),
-        "system": platform.system(),
-        "kernel": platform.release(),
-        "host": platform.node(),
+        "system": system.sysname,
+        "kernel": system.release,
+        "host": system.nodename,
         "folder": folder,
         "program": os.path.join(root, "bin", SETTINGS["archive"]),
         "interpreter": sys.executable,
@@ -263,6 +264,9 @@ def keeper_version(directory):
 def gpus(program, has):
     # type: (str, bool) -> dict[str, object]
     """The driver's reading of the GPUs; the program for it is removed before it asks."""
+    import shutil
+    import tempfile
+
     draft = tempfile.mkdtemp()
     try:
         if not has:
@@ -319,9 +323,10 @@ def install(archive, program, is_changed):
     # type: (bytes, str, bool) -> None
     """Installs the program whole or not at all, also when several machines that share this home folder do so."""
     import io
+    import shutil
     import zipfile
 
-    draft = "{}.{}-{}".format(program, platform.node()[:32], os.getpid())
+    draft = "{}.{}-{}".format(program, os.uname().nodename[:32], os.getpid())
     os.makedirs(draft, mode=0o700)
     try:
         zipfile.ZipFile(io.BytesIO(archive)).extractall(draft)
@@ -343,6 +348,8 @@ def remove_old(folder, current):
         path = os.path.join(folder, name)
         try:
             if name != current and time.time() - os.stat(path).st_mtime > _OLD_S:
+                import shutil
+
                 shutil.rmtree(path, ignore_errors=True)
         except OSError:
             pass  # another machine was faster

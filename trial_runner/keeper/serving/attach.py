@@ -6,7 +6,6 @@ This is what an SSH session runs: the session may break and come back, the keepe
 import os
 import select
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -51,6 +50,8 @@ def serve_command(directory: str, socket_path: str, ready_fd: int) -> List[str]:
 
 def _start(directory: str, socket_path: str) -> bool:
     """Whether a keeper said that it listens."""
+    import subprocess  # brings much with it, and most sessions find a keeper
+
     reader, writer = os.pipe()
     try:
         subprocess.Popen(
