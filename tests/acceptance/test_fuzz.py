@@ -6,8 +6,8 @@ import pytest
 
 from tests.fuzz.run import run
 
-#: For each group of routes: half a minute altogether.
-CALLS = 120
+#: For each group of routes: a quarter of a minute altogether.
+CALLS = 60
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
