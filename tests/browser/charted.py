@@ -38,27 +38,28 @@ _AT_A_TIME = 4
 SEEDED = 5
 
 
-async def charted(world: World, id: str, count: int) -> Folder:
-    """A finished experiment with `count` trials and those of `world.seed`; none at all with 0."""
+async def charted(world: World, id: str, count: int, steps: int = _STEPS) -> Folder:
+    """A finished experiment with `count` trials and those of `world.seed`; none at all with 0. `steps`: intermediate
+    results of each."""
     classes = {"name": "Random", "classArgs": {"seed": 1, "optimize_mode": "minimize"}}
     folder = await world.add(id, status=ExperimentStatus.DONE, searchSpace=SPACE, tuner=classes)
-    await asyncio.to_thread(_fill, folder, id, count)
+    await asyncio.to_thread(_fill, folder, id, count, steps)
     return folder
 
 
-def _fill(folder: Folder, id: str, count: int) -> None:
+def _fill(folder: Folder, id: str, count: int, steps: int) -> None:
     with closing(sqlite3.connect(folder.database)) as connection, connection:
         _own_parameters(connection)
         if not count:
             for table in ("metrics", "outboxes", "attempts", "trials"):
                 connection.execute(f"DELETE FROM {table}")
-        rows = list(_trials(count))
+        rows = list(_trials(count, steps))
         connection.executemany(_INTO_TRIALS, (row["trial"] for row in rows))
         connection.executemany(_INTO_ATTEMPTS, (_attempt(id, row) for row in rows))
         connection.executemany(
             "INSERT INTO outboxes (id, trial_id, attempt, name) VALUES (?, ?, 1, 'o')", _outboxes(rows)
         )
-        connection.executemany(_INTO_METRICS, (metric for row in rows for metric in _metrics(row)))
+        connection.executemany(_INTO_METRICS, (metric for row in rows for metric in _metrics(row, steps)))
         connection.execute(
             "UPDATE experiment SET revision = revision + 1, next_sequence_id = ?, ended_trials = ?",
             (count + SEEDED, count + SEEDED),
@@ -92,7 +93,7 @@ def _record(number: int, values: dict[str, Any]) -> str:
     return Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values).record()
 
 
-def _trials(count: int) -> Iterator[dict[str, Any]]:
+def _trials(count: int, steps: int) -> Iterator[dict[str, Any]]:
     draw = random.Random(5)
     for at in range(count):
         values = _values(draw)
@@ -104,7 +105,7 @@ def _trials(count: int) -> Iterator[dict[str, Any]]:
         times = (began, began, ended)
         final = (result, json.dumps(result), result, number + 1)
         yield {
-            "trial": (number, trial_id, status, number, _record(number, values), *times, _STEPS, *final),
+            "trial": (number, trial_id, status, number, _record(number, values), *times, steps, *final),
             "id": trial_id,
             "place": f"machine-{at % 2}",
             "began": began,
@@ -139,10 +140,10 @@ def _outboxes(rows: list[dict[str, Any]]) -> Iterator[tuple[int, str]]:
     return ((1000 + at, row["id"]) for at, row in enumerate(rows))
 
 
-def _metrics(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+def _metrics(row: dict[str, Any], steps: int) -> Iterator[tuple[Any, ...]]:
     number, trial_id, final = row["trial"][0], row["id"], row["trial"][11]
-    for step in range(_STEPS):
+    for step in range(steps):
         value = final + math.exp(-step / 4)
         stored = row["began"] + step * 1000
         yield number - SEEDED + 1000, step, trial_id, "PERIODICAL", step, stored, json.dumps(value), value
-    yield number - SEEDED + 1000, _STEPS, trial_id, "FINAL", 0, row["ended"], json.dumps(final), final
+    yield number - SEEDED + 1000, steps, trial_id, "FINAL", 0, row["ended"], json.dumps(final), final

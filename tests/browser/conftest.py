@@ -14,11 +14,13 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
+from nni_manager.analysis.service import WorkerProcess
 from nni_manager.api import submission
 from nni_manager.api.application import create_application
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.api.listeners import tcp_listener
 from tests.api.world import World, make_world
+from tests.browser import shared_analysis
 from tests.browser.shared_page import ONE_PROCESS, Stage, open_shared
 
 CHROMIUM = "/usr/bin/chromium"
@@ -46,8 +48,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.group("browser"))
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def analyst() -> AsyncIterator[WorkerProcess]:
+    """What answers about trials."""
+    process = await WorkerProcess.start()
+    yield process
+    await process.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, analyst: WorkerProcess) -> AsyncIterator[World]:
+    shared_analysis.share(analyst, monkeypatch)
     async with make_world(tmp_path, monkeypatch) as world:
         yield world
 

@@ -282,11 +282,11 @@ async def test_no_serious_fault_of_access(browser: Browser, site: str, world: Wo
     await seeded(world, 25)
     await put_on_hold(world, "seeded")
     async with page_of(browser) as page:
-        for tab in (tab.replace("/trials", "/trials?sort=number&limit=15") for tab in TABS):  # a trial of every kind
+        for tab in (tab.replace("/trials", "/trials?sort=number&limit=10") for tab in TABS):  # a trial of every kind
             await page.goto(f"{site}/experiments/seeded{tab}")
             await expect(page.get_by_role("heading", level=1)).to_contain_text("digits")
             if "limit" in tab:
-                await expect(page.locator("[data-trial]")).to_have_count(15)
+                await expect(page.locator("[data-trial]")).to_have_count(10)
             for width, scheme in product((1280, 390), ("light", "dark")):
                 await page.set_viewport_size({"width": width, "height": 900})
                 await page.emulate_media(color_scheme=scheme)

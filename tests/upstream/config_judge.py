@@ -4,6 +4,7 @@ Each line that it reads is a JSON list of ``[question, config]``, and is answere
 ``{"value"}``. Paths start at the current folder.
 """
 
+import gc
 import json
 import logging
 import os
@@ -79,5 +80,7 @@ if __name__ == "__main__":
     import nni.experiment.config.convert  # noqa: F401
     import nni.tools.nnictl.config_schema  # noqa: F401
 
+    gc.collect()
+    gc.freeze()  # what is shared with the forks stays shared
     for line in sys.stdin:
         in_a_fork(line)
