@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-#: Our commands beside the interpreter, fakes that are processes of their own, and the server itself.
+#: Our commands beside the interpreter, and fakes that are processes of their own.
 _SCRIPTS = ("nnictl", "nni-manager")
 FAKES = tuple(f"tests.fakes.{name}" for name in ("dlts", "kubernetes", "openpai"))
-SERVER = "tests.fork_server.server"
-_MODULES = [["-m", name] for name in ("nni_manager", "trial_runner.keeper", *FAKES, SERVER)]
+_MODULES = [["-m", name] for name in ("nni_manager", "trial_runner.keeper", *FAKES)]
 #: Variables that an interpreter, its libraries or the loader read while they start: of these a fork has the server's.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "OPENSSL_", "SSL_")
 #: But this one, which a fork obeys.

@@ -49,10 +49,6 @@ class Popen(subprocess.Popen[Any]):
     #: The server's end of it tells the exit status.
     _teller: socket.socket | None = None
 
-    @property
-    def _server(self) -> Server | None:
-        return _server
-
     def _execute_child(
         self,
         args: Any,
@@ -69,9 +65,8 @@ class Popen(subprocess.Popen[Any]):
         is_plain = not (
             shell or executable or preexec_fn not in (None, take_interrupts) or (gid, gids, uid) != _SAME_USER
         )
-        server = self._server
-        found = command_of(args) if is_plain and server and is_like(environment, server.environment) else None
-        if found is None or server is None:
+        found = command_of(args) if is_plain and _server and is_like(environment, _server.environment) else None
+        if found is None:
             super()._execute_child(  # type: ignore[misc]
                 args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest
             )
@@ -88,12 +83,13 @@ class Popen(subprocess.Popen[Any]):
             interrupts=preexec_fn is take_interrupts,
         )
         standard = [given if given >= 0 else own for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]
-        self._fork(server, order, [*standard, *pass_fds])
+        self._fork(order, [*standard, *pass_fds])
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
-    def _fork(self, server: Server, order: Order, descriptors: Sequence[int]) -> None:
+    def _fork(self, order: Order, descriptors: Sequence[int]) -> None:
+        assert _server is not None
         teller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        teller.connect(server.path)
+        teller.connect(_server.path)
         send(teller, order, descriptors)
         self.pid = _NUMBER.unpack(teller.recv(_NUMBER.size))[0]
         self._child_created = True
