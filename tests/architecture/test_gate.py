@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import gate
+from tests.fork_server.popen import take_interrupts
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # each is a run of pytest, on a machine that may be busy
 
@@ -182,6 +183,7 @@ def python_says(folder: Path, *arguments: str) -> tuple[str, int]:
         text=True,
         timeout=170,
         env={**inherited, **own},
+        preexec_fn=take_interrupts,
     )
     return done.stdout + done.stderr, done.returncode
 

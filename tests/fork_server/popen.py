@@ -97,7 +97,7 @@ class Popen(subprocess.Popen[Any]):
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         """As `os.waitpid`: pid and status, or (0, 0) where it lives and `wait_flags` says not to wait."""
-        if self._teller is None:
+        if self._teller is None or self._teller.fileno() < 0:  # closed: both are garbage of a test that failed
             return super()._try_wait(wait_flags)  # type: ignore[misc,no-any-return]
         if wait_flags & os.WNOHANG and not select.select([self._teller], [], [], 0)[0]:
             return 0, 0
