@@ -276,6 +276,19 @@ def test_file_that_cannot_be_collected_fails_the_run_before_it_begins(tmp_path: 
     assert not (tmp_path / "alone").exists()
 
 
+def test_folders_of_tests_are_in_memory_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(gate._TEMPROOT, raising=False)
+    monkeypatch.setattr(gate, "_ROOM_BYTES", 0)
+    with gate._in_memory():
+        folder = Path(os.environ[gate._TEMPROOT])
+        assert folder.is_dir() and folder.parent == Path(gate._MEMORY)
+        (folder / "left").mkdir()
+    assert gate._TEMPROOT not in os.environ and not folder.exists()
+    monkeypatch.setattr(gate, "_ROOM_BYTES", 1 << 60)
+    with gate._in_memory():
+        assert gate._TEMPROOT not in os.environ
+
+
 @pytest.mark.parametrize(
     ("failures", "first", "again", "alone", "beside", "status", "runs"),
     [

@@ -19,7 +19,8 @@ Step = tuple[str, ...]
 #: Steps, the command, the folder where it begins, and the capabilities that it has (None: all that can be given) → a
 #: command of the machine. Its environment is the container's.
 Maker = Callable[[Sequence[Step], Sequence[str], str, Sequence[str] | None], list[str]]
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+#: What every process may open.
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 #: Inside, an ordinary user is root, the only user.
 _ORDINARY = ("--unshare-user", "--uid", "0", "--gid", "0")
 _BUBBLEWRAP = ("bwrap", "--unshare-pid", "--as-pid-1", "--die-with-parent")
@@ -86,7 +87,7 @@ def _always() -> list[str]:
         "chmod 1777 /mnt/tmp /mnt/dev/shm",
         "mount -t proc none /mnt/proc",
     ]
-    lines += [f"touch /mnt/dev/{name} && mount --bind /dev/{name} /mnt/dev/{name}" for name in _DEVICES]
+    lines += [f"touch /mnt/dev/{name} && mount --bind /dev/{name} /mnt/dev/{name}" for name in DEVICES]
     return [*lines, "ln -s /proc/self/fd /mnt/dev/fd", "ln -s fd/1 /mnt/dev/stdout", "ln -s fd/2 /mnt/dev/stderr"]
 
 

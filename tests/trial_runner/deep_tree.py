@@ -13,8 +13,8 @@ from pathlib import Path
 
 @contextmanager
 def place_for_deep_trees() -> Iterator[Path]:
-    """Not pytest's: it could not remove them itself, and neither could the next run."""
-    place = Path(tempfile.mkdtemp(prefix="nni-deep-"))
+    """Beside pytest's, on the same file system: it could not remove them itself, and neither could the next run."""
+    place = Path(tempfile.mkdtemp(prefix="nni-deep-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
     try:
         yield place
     finally:

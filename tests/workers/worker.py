@@ -51,6 +51,9 @@ def run(session: pytest.Session, name: str, connection: Connection, others: Iter
     try:
         with suppress(BrokenPipeError, EOFError, ConnectionResetError):  # no more is wanted
             _run_all(session, connection, reports)
+    except BaseException:
+        session.config.pluginmanager.getplugin("capturemanager").stop_global_capturing()  # or it would not be seen
+        raise
     finally:
         session._setupstate.teardown_exact(None)
         atexit._run_exitfuncs()

@@ -108,7 +108,7 @@ class Containers:
                 folder = folder / mount["subPath"].strip("/")
                 if not folder.exists():
                     folder.mkdir(parents=True)
-            if mount["mountPath"].rstrip("/") != "/dev/shm":  # the machine's own does as well
+            if mount["mountPath"].rstrip("/") != "/dev/shm":  # the container's own does as well
                 mounts[mount["mountPath"]] = folder
         message = spec.get("terminationMessagePath", "/dev/termination-log")
         mounts[message] = self._own_folder(spec["name"]) / "termination-log"

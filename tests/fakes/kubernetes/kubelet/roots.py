@@ -14,11 +14,18 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.fakes.own_root import PROGRAMS, Step
+from tests.fakes.own_root import DEVICES, PROGRAMS, Step
 
 _NEW = "/mnt"
 _OPTIONS = {"read": "bind,ro", "bind": "bind", "with all below": "rbind"}
-_MACHINE: tuple[Step, ...] = (("with all below", "/proc", "/proc"), ("with all below", "/dev", "/dev"))
+#: Devices one by one: below `/dev/shm` may be anything.
+_MACHINE: tuple[Step, ...] = (
+    ("with all below", "/proc", "/proc"),
+    *(("bind", f"/dev/{name}", f"/dev/{name}") for name in DEVICES),
+    *(("link", f"/proc/self/fd/{number}", f"/dev/{name}") for number, name in enumerate(("stdin", "stdout", "stderr"))),
+    ("link", "/proc/self/fd", "/dev/fd"),
+    ("folder", "/dev/shm"),
+)
 _numbers = itertools.count()
 
 
