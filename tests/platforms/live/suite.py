@@ -68,8 +68,6 @@ def command(tests: Sequence[str], folder: Path, options: Sequence[str], only: st
         "-m",
         "pytest",
         "-q",
-        "-n",
-        "0",
         "-p",
         "no:cacheprovider",
         "-rs",

@@ -84,7 +84,7 @@ def test_tests_of_the_fake_run_on_a_real_cluster(cluster: FakeCluster) -> None:
     """In namespaces of their own; what only the fake offers is named."""
     cluster.remove(CRDS, "tfjobs.kubeflow.org")
     chosen = "orphaned_objects_stay or single_process or compact or forgotten"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "-k", chosen]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
     environment = {**os.environ, "NNI_TEST_KUBECONFIG": str(cluster.kubeconfig)}
     tests = ("tests/fakes/test_kubernetes_objects.py", "tests/fakes/test_kubernetes_jobs.py")
     done = _run([*command, *tests], environment)
