@@ -26,7 +26,7 @@ def _context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ss
     if verify is True and cert is None:
         named = tuple(os.environ.get(name, "") if trust_env else "" for name in _NAMED_BY)
         return _of_authorities(*((path, _changed_ns(path)) for path in named))
-    return _read(verify, cert, trust_env)
+    return _read(verify=verify, cert=cert, trust_env=trust_env)  # their order hangs on the release
 
 
 def _changed_ns(path: str) -> int:

@@ -220,7 +220,7 @@ def test_longest_tests_begin_first_beside_short_ones(tmp_path: Path) -> None:
 def test_one_that_ends_its_worker_has_failed_and_the_others_run(tmp_path: Path) -> None:
     said = run(tmp_path, FATAL, "--workers", "1", "-p", "no:randomly")
     assert "1 failed, 7 passed" in said, said
-    assert re.search(r"^FAILED \S+::test_it\[1\] - the process w0 that ran it ended with status 7$", said, re.MULTILINE)
+    assert "the process w0 that ran it ended with status 7" in said, said
 
 
 def test_interrupted_run_tidies_up(tmp_path: Path) -> None:

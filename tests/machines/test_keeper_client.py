@@ -181,6 +181,12 @@ def brief_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def brief_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With questions that are asked after this."""
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.5)
+
+
+@pytest.fixture
 async def owner(keeper: Keeper) -> Owner:
     """Listens as ``exp``."""
     owner = Owner()
@@ -304,15 +310,14 @@ async def test_unread_answers_do_not_count_as_silence_of_a_keeper(
     assert owner.has_heard_nothing()
 
 
-@pytest.mark.usefixtures("brief_silence")
+@pytest.mark.usefixtures("brief_silence", "brief_patience")
 async def test_hanging_keeper_is_given_up_without_requests(
-    owner: Owner, peer: Peer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    owner: Owner, peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.2)
     peer.transport.pause_reading()
     await owner.hears("disconnected", "connected")
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "keeper local: no answer for 0.2 s, it hangs or was stopped"
+        "keeper local: no answer for 0.5 s, it hangs or was stopped"
     ]
 
 

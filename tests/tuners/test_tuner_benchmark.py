@@ -16,7 +16,7 @@ from tests.benchmarks.tuners.loop import search
 from tests.benchmarks.tuners.record import Record
 from tests.benchmarks.tuners.rivals import OptunaLoop
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # searches compute
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(400)]  # searches compute
 
 FAMILIES = {**families.NAMED, **families.DEVELOPMENT, **families.HELD_OUT}
 SEEDS = range(3)
