@@ -129,6 +129,12 @@ def test_it(number):
 def test_other(number):
     pass
 """
+FATAL_LATER = """
+import atexit, os
+
+def test_it():
+    atexit.register(os._exit, 7)
+"""
 INTERRUPTING = """
 import os, signal, time
 import pytest
@@ -221,6 +227,12 @@ def test_one_that_ends_its_worker_has_failed_and_the_others_run(tmp_path: Path) 
     said = run(tmp_path, FATAL, "--workers", "1", "-p", "no:randomly")
     assert "1 failed, 7 passed" in said, said
     assert "the process w0 that ran it ended with status 7" in said, said
+
+
+def test_a_worker_that_fails_after_its_last_test_fails_the_run(tmp_path: Path) -> None:
+    write(tmp_path, FATAL_LATER)
+    said, status = python_says(tmp_path, "pytest", "-q", "--workers", "1")
+    assert status != 0 and "w0 ended with status 7 after its last test" in said, said
 
 
 def test_interrupted_run_tidies_up(tmp_path: Path) -> None:

@@ -86,6 +86,8 @@ class HandOut:
         connection.close()
         told.process.join()
         if not told.pending:
+            if told.process.exitcode:
+                self._session.shouldfail = f"{told.name} ended with status {told.process.exitcode} after its last test"
             return
         self._report(told, self._died(told.pending.popleft(), told))
         if told.pending:
