@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -16,12 +17,18 @@ from nni_manager.machines.ssh.address import Entry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote.preflight import look
-from tests import other_python
+from tests import bare_python, other_python
 from tests.platforms.remote.ssh_machines import InProcessMachine, RealMachine
 
 pytestmark = pytest.mark.contract
 
 _ABOUT = "127.0.0.1: python3 of trials"
+
+
+@pytest.fixture(autouse=True)
+def own_python_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On machines that have the PATH of these tests."""
+    monkeypatch.setenv("PATH", f"{Path(bare_python.own()).parent}:{os.environ['PATH']}")
 
 
 @pytest_asyncio.fixture
