@@ -22,7 +22,7 @@ from tests.benchmarks import lite, subject
 
 _ID = re.compile(r"Experiment ID: (?:\x1b\[\d+m)?(\w+)")
 #: It gives its manager four seconds to answer, which a busy machine may not allow.
-_TRIES = 3
+_TRIES = 6
 
 
 class Nni:
