@@ -57,6 +57,27 @@ async def test_database_of_closed_experiment_stays_open(
     assert opened.count(folder.database) == len(looked) == 1
 
 
+async def test_what_several_opened_at_once_is_closed(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page asks several things at a time; each would have kept descriptors for as long as the daemon runs."""
+    made: list[databases.Database] = []
+
+    class Noted(databases.Database):
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            made.append(self)
+
+    monkeypatch.setattr(closed, "Database", Noted)
+    await world.add("seeded")
+    answers = await asyncio.gather(*(api.get(path("seeded", "experiment")) for _ in range(5)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len(made) > 1, "they did not meet"
+    kept = world.supervisor.closed_ones.kept("seeded")
+    assert kept is not None
+    assert [database for database in made if not database._closing.is_set()] == [kept.database]
+
+
 async def test_lists_are_assembled_once(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     for name in LISTS:

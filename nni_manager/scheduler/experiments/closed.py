@@ -144,12 +144,13 @@ class ClosedExperiments:
             await self.release(id)
 
     async def _opened(self, entry: Entry) -> ClosedExperiment:
-        found = self._open.get(entry.id)
-        if found is None or found.folder != entry.folder:
+        while (found := self._open.get(entry.id)) is None or found.folder != entry.folder:
             await self.release(entry.id)
             fresh = await _open(entry)
-            await self.release(entry.id)  # another task may have opened it meanwhile
-            found = self._open[entry.id] = fresh
+            if entry.id in self._open:  # another task was faster, and what is open is closed once
+                await fresh.close()
+            else:
+                self._open[entry.id] = fresh
         self._open.move_to_end(entry.id)
         while len(self._open) > _MOST_OPEN:
             await self.release(next(iter(self._open)))
