@@ -26,10 +26,11 @@ class Order:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         worker = str(getattr(report, "worker_id", "main"))
-        if report.when == "setup":
-            self._ran[worker].append(report.nodeid)
+        ran = self._ran[worker]
+        if ran[-1:] != [report.nodeid]:  # of one that ended its worker there is no report of its setup
+            ran.append(report.nodeid)
         if report.failed:
-            self._failed_at[worker] = len(self._ran[worker])
+            self._failed_at[worker] = len(ran)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         # both options are there only with pytest-randomly

@@ -224,9 +224,11 @@ def test_longest_tests_begin_first_beside_short_ones(tmp_path: Path) -> None:
 
 
 def test_one_that_ends_its_worker_has_failed_and_the_others_run(tmp_path: Path) -> None:
-    said = run(tmp_path, FATAL, "--workers", "1", "-p", "no:randomly")
+    said = run(tmp_path, FATAL, "--workers", "1")
     assert "1 failed, 7 passed" in said, said
     assert "the process w0 that ran it ended with status 7" in said, said
+    ran = (tmp_path / ".pytest_cache/order/w0").read_text().splitlines()
+    assert ran[-1] == "test_it.py::test_it[1]", "what is said to be run once more has it, too"
 
 
 def test_a_worker_that_fails_after_its_last_test_fails_the_run(tmp_path: Path) -> None:
