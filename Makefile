@@ -24,7 +24,7 @@ WORKERS ?= $(shell expr $$(nproc) + 3)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test machines live live-gpu check style types debian nni3 docs screenshot bench bench-tuners fuzz lock lowest latest dist clean
+.PHONY: demo test thorough machines live live-gpu check style types debian nni3 docs screenshot bench bench-tuners fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -38,6 +38,10 @@ demo: $(VENV)/.demo
 test:
 	$(MAKE) --no-print-directory -j 3 style debian nni3
 	$(BIN)/python -m tests.gate --workers $(WORKERS) --beside "make --no-print-directory types"
+
+# What `test` promises once more: with large numbers, in each combination, with clients of others.
+thorough: $(VENV)/.dev debian nni3
+	$(BIN)/python -m tests.gate --workers $(WORKERS) --thorough
 
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
 machines: $(VENV)/.dev debian
@@ -130,12 +134,13 @@ lowest: $(UV)
 	$(UV) pip install --quiet --python .venvs/lowest/bin/python -c .venvs/lowest/direct.txt -e '.[dev]' pip
 	.venvs/lowest/bin/python -m pytest -q --workers $(WORKERS) -m "(unit or contract) and not alone"
 
-# All of `test` on the newest releases that pyproject.toml allows.
+# All of `test` and `thorough` on the newest releases that pyproject.toml allows.
 latest:
 	$(PYTHON) -m venv --clear .venvs/latest
 	.venvs/latest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch .venvs/latest/.demo .venvs/latest/.dev
 	$(MAKE) test VENV=.venvs/latest
+	$(MAKE) thorough VENV=.venvs/latest
 
 $(UV):
 	$(PYTHON) -m venv .venvs/uv

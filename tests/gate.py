@@ -1,4 +1,5 @@
 """All tests, as `make test` runs them: most of them beside each other, then those that want the machine for themselves.
+Without those that are marked `thorough`, which `make thorough` runs in the same way.
 
 A test that failed beside others is run once more by itself. When it passes, it is wrong about time, or the product is:
 the run goes on, and its closing lines name the test, as a fault to mend. A test that fails again fails the run, and so
@@ -30,6 +31,8 @@ _PYTEST = (sys.executable, "-m", "pytest", "-q")
 _TESTS_FAILED = 1
 #: By somebody, or by tests that cannot be collected.
 _INTERRUPTED = 2
+#: No test has the marks that were asked for.
+_NO_TESTS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,15 +43,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--beside", metavar="COMMAND", help="runs beside the tests; its output is shown when they are over"
     )
+    parser.add_argument("--thorough", action="store_true", help="the tests that are marked so, and not the others")
     asked = parser.parse_args(arguments)
+    marked = "thorough" if asked.thorough else "not thorough"
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
         with _in_memory():
-            beside, rerun = _run_beside_each_other(asked.workers)
+            beside, rerun = _run_beside_each_other(asked.workers, f"not alone and {marked}")
         if beside == _INTERRUPTED:
             if other is not None:
                 other.terminate()
             return beside
-        alone = _pytest("-m", "alone", *_files_marked("alone"))
+        alone = _run_alone(marked)
         command = _end_of(other, output)
     print("".join(f"{RERUN.format(test=test)}\n" for test in rerun), end="", flush=True)
     return max(beside, alone, command)
@@ -80,16 +85,22 @@ def _has_room() -> bool:
     return shutil.disk_usage(_MEMORY).free >= _ROOM_BYTES and int(available) * 1024 >= _ROOM_BYTES
 
 
-def _run_beside_each_other(count: str) -> tuple[int, list[str]]:
+def _run_beside_each_other(count: str, marks: str) -> tuple[int, list[str]]:
     """The exit status, and the tests that passed when they were run again."""
     # the cache has what failed in this run, and not what failed in others
-    status = _pytest("--workers", count, "-m", "not alone", "--cache-clear")
+    status = _pytest("--workers", count, "-m", marks, "--cache-clear")
     failed = _failed() if status == _TESTS_FAILED else []
     if not 0 < len(failed) <= MOST_RERUN:
         return status, []
     print(f"once more, alone: {', '.join(failed)}", flush=True)
-    status = _pytest("--last-failed", "--last-failed-no-failures", "none", "-m", "not alone")
+    status = _pytest("--last-failed", "--last-failed-no-failures", "none", "-m", marks)
     return status, [] if status else failed
+
+
+def _run_alone(marked: str) -> int:
+    """The exit status. That there is none is no fault."""
+    status = _pytest("-m", f"alone and {marked}", *_files_marked("alone"))
+    return 0 if status == _NO_TESTS else status
 
 
 def _failed() -> list[str]:

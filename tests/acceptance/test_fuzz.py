@@ -12,6 +12,7 @@ CALLS = 60
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")  # of what makes the calls up, not of ours
 def test_daemon_survives_made_up_calls() -> None:
     reports = list(run(CALLS, seed=20))

@@ -16,7 +16,11 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.grou
 
 @pytest.mark.parametrize(
     ("channel", "used", "trials"),
-    [("push", "push", 40), ("pull", "pull", 40), ("auto", "push", 8)],  # as `push`, once it is chosen
+    [
+        pytest.param("push", "push", 40, marks=pytest.mark.thorough),
+        ("pull", "pull", 40),
+        ("auto", "push", 8),  # as `push`, once it is chosen
+    ],
 )
 def test_many_trials_report_completely_and_leave_nothing(
     shared: Daemon, code: Path, channel: str, used: str, trials: int

@@ -157,6 +157,7 @@ def test_fifty_megabyte_body_is_refused(listening: Daemon, code: Path) -> None:
     assert post(own, "heartbeat", b"{}", **bearer(own))[0] == 200
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 @pytest.mark.timeout(120)
 def test_million_metrics_in_a_minute_are_stored(listening: Daemon, code: Path) -> None:

@@ -150,6 +150,19 @@ def test_it(kept, number):
         os.kill(os.getppid(), signal.SIGINT)
     time.sleep(0.1)
 """
+#: Each notes that it ran; none is `alone`, and that is no fault.
+LONG = """
+import pytest
+from tests.thorough import besides
+
+@pytest.mark.parametrize("name", ["once", *besides("again", "and-again")])
+def test_it(name):
+    open(name, "w").close()
+
+@pytest.mark.thorough
+def test_at_length():
+    open("at-length", "w").close()
+"""
 MACHINE = """
 import pytest
 
@@ -260,6 +273,14 @@ def test_machines_tests_are_skipped_by_name(tmp_path: Path) -> None:
     assert "order of the tests: --randomly-seed=7" in said, "also when all is well"
 
 
+@pytest.mark.parametrize(("option", "ran"), [([], {"once"}), (["--thorough"], {"again", "and-again", "at-length"})])
+def test_what_is_thorough_runs_when_it_is_asked_for(tmp_path: Path, option: list[str], ran: set[str]) -> None:
+    write(tmp_path, LONG)
+    said, status = python_says(tmp_path, "tests.gate", "--workers", "1", *option)
+    assert status == 0, said
+    assert {path.name for path in tmp_path.iterdir()} & {"once", "again", "and-again", "at-length"} == ran, said
+
+
 def test_failure_in_parallel_is_rerun_and_named(tmp_path: Path) -> None:
     write(tmp_path, UNSTEADY)
     said, status = python_says(tmp_path, "tests.gate", "--workers", "1", "--beside", "echo judged")
@@ -340,7 +361,7 @@ def test_the_worst_part_is_the_exit_status(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gate, "_pytest", pytest_ends)
     assert gate.main(["--beside", f"sh -c 'exit {beside}'"]) == status
-    assert len(asked) == runs and (runs == 1 or asked[-1] == ("-m", "alone", "test_slow.py"))
+    assert len(asked) == runs and (runs == 1 or asked[-1] == ("-m", "alone and not thorough", "test_slow.py"))
 
 
 def _failures(said: str) -> set[str]:

@@ -172,6 +172,7 @@ RULES = st.lists(PATTERNS, min_size=1, max_size=5).map("\n".join)
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, database=None)
 @given(
     files=st.sets(PATHS, min_size=1, max_size=12),

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 _HERE = Path(__file__).parent
 
 
+@pytest.mark.thorough
 def test_cases_pass_on_cards_that_keep_their_word(tmp_path: Path) -> None:
     driver = FakeDriver(tmp_path / "driver", 2, has_library=True)
     library = tmp_path / "driver" / "libcuda.so.1"

@@ -20,6 +20,7 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.mark.thorough
 class TestHive(PlatformContract):
     def make_world(self, directory: Path) -> HiveWorld:
         return HiveWorld(directory)

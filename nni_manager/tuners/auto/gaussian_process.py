@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nni_manager.tuners.auto.lattice import Array
+from nni_manager.tuners.auto.lattice import Array, Indices
 
 #: Prior of the logarithms, mean and deviation: of length scales (for one dimension), of the variances of trend and
 #: noise relative to the kernel's.
@@ -41,7 +41,7 @@ class Hyperparameters:
 class GaussianProcess:
     """Conditioned on observations. `values`: one for each row of `features`, with mean 0 and deviation 1."""
 
-    def __init__(self, features: Array, values: Array, groups: Array, fitted: Hyperparameters) -> None:
+    def __init__(self, features: Array, values: Array, groups: Indices, fitted: Hyperparameters) -> None:
         self._inverse_scales = np.exp(-fitted.scales)[groups]
         self._scaled = features * self._inverse_scales
         self._trend_weight = math.exp(fitted.trend)
@@ -62,7 +62,7 @@ class GaussianProcess:
         return shared @ self._weights, np.sqrt(self._variance * np.maximum(prior - explained, 1e-12))
 
 
-def fit(features: Array, values: Array, groups: Array) -> Hyperparameters:
+def fit(features: Array, values: Array, groups: Indices) -> Hyperparameters:
     """The hyperparameters of greatest posterior density that two local searches find."""
     count = int(groups.max()) + 1 if len(groups) else 0
     scale = _SCALE[0] + 0.5 * math.log(max(count, 1))
@@ -82,7 +82,7 @@ def fit(features: Array, values: Array, groups: Array) -> Hyperparameters:
 
 
 def _negative_likelihood(
-    features: Array, trends: Array, values: Array, groups: Array, at: Array
+    features: Array, trends: Array, values: Array, groups: Indices, at: Array
 ) -> tuple[float, Array]:
     """Minus the log marginal likelihood at these logarithms, and its gradient."""
     scaled, count = features * np.exp(-at[:-2])[groups], len(values)

@@ -16,6 +16,7 @@ from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSp
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.int_]
 
 #: Dimensions with more values than this are not rounded before their parameters are made.
 _LARGEST_GRID = 4096
@@ -32,7 +33,7 @@ class Lattice:
         self.least_steps = np.array([_least_step(place) for place in space.places])
         #: For each feature the dimension that it belongs to: an index of a length scale.
         widths = [_options(place) if _is_category(place) else 1 for place in space.places]
-        self.groups = np.array([column for column, width in enumerate(widths) for _ in range(width)], int)
+        self.groups: Indices = np.array([column for column, width in enumerate(widths) for _ in range(width)], int)
 
     def rows(self, units: Sequence[Mapping[Key, float]]) -> Array:
         made = [[one.get(place.key, 0.5) for place in self.places] for one in units]

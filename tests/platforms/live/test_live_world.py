@@ -19,7 +19,7 @@ from tests.acceptance.digits_services import image
 from tests.acceptance.kubernetes_cluster import CRDS, FakeCluster, fake_cluster
 from tests.fakes import sandbox
 
-pytestmark = [pytest.mark.contract, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.contract, pytest.mark.thorough, pytest.mark.timeout(240)]
 
 _ROOT = Path(__file__).parents[3]
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace")

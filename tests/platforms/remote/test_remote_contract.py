@@ -13,6 +13,7 @@ from tests.platforms.remote.ssh_machines import InProcessMachine, RealMachine
 pytestmark = pytest.mark.contract
 
 
+@pytest.mark.thorough
 class TestRemote(PlatformContract):
     def make_world(self, directory: Path) -> RemoteWorld:
         return RemoteWorld(directory, InProcessMachine(directory / "machine"), InProcessMachine(directory / "other"))
