@@ -28,6 +28,7 @@ STAND_IN = ROOT / "trial_runner" / "stand_in"
 DEV = "dev"
 #: Declared, imported nowhere.
 NEVER_IMPORTED = {
+    "sniffio": "httpcore imports it, and searches the whole path at each call where it is not there",
     "plotly": "found by find_spec: the pages serve its plotly.min.js",
 }
 #: Imported, of another Python than ours, which may have it.
