@@ -99,6 +99,7 @@ class NniList:
     """`entries`: all of the index. `listeners`: those that are open. `url`: of an endpoint.
 
     `pid`: experiment's id → id of its placeholder process; None: it has none.
+    `is_open`: experiment's id → whether it can have one.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class NniList:
         listeners: Callable[[], Sequence[Listener]],
         url: Callable[[Endpoint], str],
         pid: Callable[[str], Awaitable[int | None]],
+        is_open: Callable[[str], bool],
         data_directory: Path,
     ) -> None:
         self._path = path
@@ -116,6 +118,7 @@ class NniList:
         self._listeners = listeners
         self._url = url
         self._pid = pid
+        self._is_open = is_open
         self._data_directory = data_directory
         self._changed = asyncio.Event()
         #: Ids of experiments that are or were ours, so the file may list them.
@@ -206,7 +209,7 @@ class NniList:
     async def _describe(self, entry: Entry) -> dict[str, Any]:
         port = next((listener.port for listener in self._listeners() if listener.kind == "service"), None)
         found = nni_registry.describe(entry, service_port=port, url=self._url)
-        if entry.status is ExperimentStatus.STOPPED:
-            return found
+        if entry.status is ExperimentStatus.STOPPED or not self._is_open(entry.id):
+            return found  # what is listed for one that is about to be opened, NNI's `stop` would end
         # NNI's tools consider an experiment without a process stopped, so the daemon's id is the fallback
         return {**found, "pid": await self._pid(entry.id) or os.getpid()}

@@ -247,6 +247,7 @@ async def _registry(
         listeners=lambda: listeners.open,
         url=endpoints.url,
         pid=placeholders.pid,
+        is_open=service.is_open,
         data_directory=settings.data_dir,
     )
     await registry.begin()

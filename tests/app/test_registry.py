@@ -48,12 +48,14 @@ class Ours:
         self.listeners: list[Listener] = [Listener(kind="control", address="/run/socket")]
         self.data = path.parent / "data"
         self.pids: dict[str, int] = {}
+        self.opening: set[str] = set()
         self.registry = NniList(
             path=path,
             entries=self.entries,
             listeners=lambda: self.listeners,
             url=self.url,
             pid=self.pid,
+            is_open=lambda id: id not in self.opening,
             data_directory=self.data,
         )
 
@@ -165,6 +167,17 @@ async def test_entry_always_has_a_process(ours: Ours) -> None:
     """NNI's tools consider an experiment without a process stopped."""
     async with ours.running():
         assert (await ours.until(lambda file: "abc" in file))["abc"]["pid"] == os.getpid()
+
+
+async def test_one_that_is_not_open_yet_has_no_process(ours: Ours) -> None:
+    """NNI's `stop` ends the process that is listed, which must not be the daemon's."""
+    ours.opening.add("abc")
+    async with ours.running():
+        assert "pid" not in (await ours.until(lambda file: "abc" in file))["abc"]
+        ours.opening.clear()
+        ours.pids["abc"] = os.getppid()
+        ours.registry.note()
+        assert (await ours.until(lambda file: "pid" in file["abc"]))["abc"]["pid"] == os.getppid()
 
 
 async def test_own_ending_process_is_not_another_managers(ours: Ours) -> None:
