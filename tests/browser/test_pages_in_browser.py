@@ -186,7 +186,8 @@ async def test_a_late_answer_does_not_bring_back_what_the_reader_left(
         assert await page.evaluate("() => window.shown") == "ascending"
         assert "sort=result" in page.url
         await api.post(trials, json={"parameters": {"x": 0.125}})
-        await expect(page.locator("tr[data-trial]")).to_have_count(3)
+        after_a_pause_ms = 60_000  # three times as long as that fetch was held
+        await expect(page.locator("tr[data-trial]")).to_have_count(3, timeout=after_a_pause_ms)
         await expect(heading).to_have_attribute("aria-sort", "ascending")
         await page.goto("about:blank")
 

@@ -31,6 +31,7 @@ class HandOut:
         """As many workers. Returns when they have ended: nothing is left to do, or enough has failed."""
         shown = self._session.config.pluginmanager.getplugin("terminalreporter")
         shown.showfspath = False  # the files come in no order
+        self._session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # or each fork would make its own
         try:
             for number in range(count):
                 self._start(f"w{number}")
