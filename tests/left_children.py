@@ -68,13 +68,14 @@ def no_child_is_left() -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    forked = (child for server in _servers for child in processes.children(server) if not _is_keeper(child))
+    forked = (child for server in _servers for child in processes.children(server) if not _is_daemons(child))
     return {*processes.children(os.getpid()), *forked}
 
 
-def _is_keeper(pid: int) -> bool:
-    """One outlives the daemon that started it, as it does without a server, and ends by itself."""
-    return b"trial_runner.keeper" in _command(pid).split(b"\0")
+def _is_daemons(pid: int) -> bool:
+    """A keeper outlives the daemon that started it, as it does without a server, and ends by itself; a tuner ends with
+    its daemon, which several tests may share."""
+    return not {b"trial_runner.keeper", b"nni_manager.scheduler.tuning.process"}.isdisjoint(_command(pid).split(b"\0"))
 
 
 def _require_none(before: set[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import faulthandler
 import fcntl
@@ -18,8 +19,8 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tests.fork_server import named_process, popen
-from tests.fork_server.order import Order, set_limits
+from tests.fork_server import asyncio_start, named_process, popen
+from tests.fork_server.order import Order, has_stand_in, path_with_stand_in, set_limits
 
 #: Exit status of an interpreter whose standard output is gone.
 _CANNOT_FLUSH = 120
@@ -64,7 +65,9 @@ def _run(order: Order, descriptors: Sequence[int]) -> None:
     _open_standard_files()
     _leave_the_server(order)
     _set_environment(order)
-    subprocess.Popen = popen.Popen  # type: ignore[misc]  # a command that starts a daemon has it forked, too
+    # a command that starts a daemon has it forked, too, and a daemon its tuners
+    subprocess.Popen = popen.Popen  # type: ignore[misc]
+    asyncio.create_subprocess_exec = asyncio_start.create_subprocess_exec
     _start(order)
 
 
@@ -125,4 +128,8 @@ def _start(order: Order) -> None:
         runpy.run_path(last, run_name="__main__")
         return
     sys.path[:1] = [] if "-P" in options else [os.getcwd()]
+    if has_stand_in(order.environment):
+        sys.path = path_with_stand_in(sys.path)
+    if not hasattr(sys.modules.get(last), "__path__"):
+        sys.modules.pop(last, None)  # it was imported, and is to be run now
     runpy.run_module(last, run_name="__main__", alter_sys=True)

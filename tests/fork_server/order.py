@@ -12,14 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from nni_manager.platform_kit.payload import STAND_IN
+
 #: Our commands beside the interpreter, and fakes that are processes of their own.
 _SCRIPTS = ("nnictl", "nni-manager")
 FAKES = tuple(f"tests.fakes.{name}" for name in ("dlts", "kubernetes", "openpai"))
-_MODULES = [["-m", name] for name in ("nni_manager", "trial_runner.keeper", *FAKES)]
+TUNER = "nni_manager.scheduler.tuning.process"
+_MODULES = [["-m", name] for name in ("nni_manager", "trial_runner.keeper", TUNER, *FAKES)]
 #: Variables that an interpreter, its libraries or the loader read while they start: of these a fork has the server's.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "OPENSSL_", "SSL_")
 #: But this one, which a fork obeys.
 _OBEYED = "PYTHONFAULTHANDLER"
+#: And of this one what the product adds, the stand-in at its end.
+_PATH = "PYTHONPATH"
 _LIMITS = sorted(number for name, number in vars(resource).items() if name.startswith("RLIMIT_"))
 _MOST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 64
@@ -64,8 +69,27 @@ def command_of(words: str | bytes | Sequence[object]) -> tuple[list[str], list[s
 
 
 def is_like(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether an interpreter starts in the same way in both environments."""
-    return _read_at_start(one) == _read_at_start(other)
+    """Whether an interpreter starts in the same way in both environments, but for the stand-in on the path of `one`."""
+    return _read_at_start(_without_stand_in(one)) == _read_at_start(other)
+
+
+def has_stand_in(environment: Mapping[str, str]) -> bool:
+    """Whether it ends the path that the environment tells an interpreter."""
+    return environment.get(_PATH, "").split(":")[-1] == STAND_IN
+
+
+def path_with_stand_in(path: Sequence[str]) -> list[str]:
+    """The module search path, with the stand-in where an interpreter puts what its environment tells."""
+    library = next(number for number, folder in enumerate(path) if folder.endswith(".zip"))
+    return list(dict.fromkeys([*path[:library], STAND_IN, *path[library:]]))
+
+
+def _without_stand_in(environment: Mapping[str, str]) -> Mapping[str, str]:
+    if not has_stand_in(environment):
+        return environment
+    rest = environment[_PATH].removesuffix(STAND_IN).removesuffix(":")
+    others = {key: value for key, value in environment.items() if key != _PATH}
+    return {**others, _PATH: rest} if rest else others
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:

@@ -38,6 +38,11 @@ def use(server: Server | None) -> None:
     _server = server
 
 
+def forked_command(words: Any, environment: Mapping[str, str]) -> tuple[list[str], list[str]] | None:
+    """Command line and program of what the server can fork; None: it is started truly."""
+    return command_of(words) if _server and is_like(environment, _server.environment) else None
+
+
 def take_interrupts() -> None:
     """For `preexec_fn`: a shell's background jobs ignore SIGINT, and so would what they start."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -65,7 +70,7 @@ class Popen(subprocess.Popen[Any]):
         is_plain = not (
             shell or executable or preexec_fn not in (None, take_interrupts) or (gid, gids, uid) != _SAME_USER
         )
-        found = command_of(args) if is_plain and _server and is_like(environment, _server.environment) else None
+        found = forked_command(args, environment) if is_plain else None
         if found is None:
             super()._execute_child(  # type: ignore[misc]
                 args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest
@@ -94,6 +99,11 @@ class Popen(subprocess.Popen[Any]):
         self.pid = _NUMBER.unpack(teller.recv(_NUMBER.size))[0]
         self._child_created = True
         self._teller = teller
+
+    def end_teller(self) -> socket.socket:
+        """Of what was forked: it can be read from when that has ended. The caller closes it."""
+        assert self._teller is not None
+        return self._teller.dup()
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         """As `os.waitpid`: pid and status, or (0, 0) where it lives and `wait_flags` says not to wait."""

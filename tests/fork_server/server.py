@@ -19,13 +19,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tests.fork_server import child, named_process, popen
-from tests.fork_server.order import FAKES, Order, receive
+from tests.fork_server.order import FAKES, TUNER, Order, receive
 
 _OF_DAEMON = "api app cli client code_archive config kubernetes machines platforms shared_storage web web_services"
 #: Imported with all of their modules: what daemon, commands and keeper import at once, and later.
 _PACKAGES = (*(f"nni_manager.{name}" for name in _OF_DAEMON.split()), "trial_runner.keeper")
 #: What they import only when it is needed.
 _LATER = ("aiohttp", "asyncssh", "kubernetes_asyncio.client", "prometheus_client")
+#: What a tuner imports when it is made, of those that need no numerical library to begin with.
+_TUNERS = ("random", "grid", "batch", "anneal", "evolution", "optuna_tpe", "hyperband")
 #: Numerical libraries, which no daemon has.
 _NEVER = "numpy"
 
@@ -54,7 +56,8 @@ def import_all() -> None:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    for name in (*_LATER, *(f"{fake}.__main__" for fake in FAKES)):
+    tuners = (f"nni_manager.tuners.{name}" for name in _TUNERS)
+    for name in (*_LATER, TUNER, *tuners, *(f"{fake}.__main__" for fake in FAKES)):
         importlib.import_module(name)
     assert _NEVER not in sys.modules, f"{_NEVER} was imported"
     assert len(os.listdir("/proc/self/task")) == 1, "threads do not come along into a fork"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -9,18 +10,25 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import psutil
 import pytest
+import uvloop
 
+from nni_manager.platform_kit.payload import STAND_IN, with_stand_in
 from tests import left_children
 from tests.acceptance.cluster import until
 from tests.fork_server import popen
+from tests.fork_server.asyncio_start import create_subprocess_exec
+from tests.fork_server.order import TUNER, path_with_stand_in
 from tests.fork_server.popen import Popen, take_interrupts
 from tests.live_daemon import Daemon, running_daemon
+from trial_runner.protocol import Decoder, encode
 
 NNICTL = str(Path(sys.executable).with_name("nnictl"))
 
@@ -151,6 +159,11 @@ def keeper_of(data: str) -> psutil.Process:
     return keeper
 
 
+def tuners_of(server: psutil.Process, data: str) -> list[psutil.Process]:
+    found = [child for child in server.children() if child.cmdline()[1:] == ["-m", TUNER]]
+    return [each for each in found if each.environ()["NNI_MANAGER_TUNER"].startswith(data)]
+
+
 def test_command_forks_the_daemon_that_it_starts(environment: dict[str, str], tmp_path: Path) -> None:
     config = {
         "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
@@ -173,7 +186,10 @@ def test_command_forks_the_daemon_that_it_starts(environment: dict[str, str], tm
             assert psutil.Process(started).cmdline()[1:5] == ["-P", "-m", "nni_manager", "serve"]
             (experiment,) = daemon.call("GET", "/experiments")["experiments"]
             daemon.wait_for(experiment["id"], lambda _: daemon.trials(experiment["id"], status="RUNNING"))
-            assert "fork_server" in " ".join(keeper_of(environment["NNI_MANAGER_DATA"]).parent().cmdline())
+            server = keeper_of(environment["NNI_MANAGER_DATA"]).parent()
+            assert "fork_server" in " ".join(server.cmdline())
+            (tuner,) = tuners_of(server, environment["NNI_MANAGER_DATA"])
+            assert tuner.environ()["PYTHONPATH"].endswith(STAND_IN) and os.getsid(tuner.pid) == tuner.pid
         finally:
             stopped, _, err = told("stop", "--all", env=environment)
         assert stopped.returncode == 0, err
@@ -195,6 +211,54 @@ def test_interrupt_ends_a_command_as_a_shell_expects(environment: dict[str, str]
         assert is_fork(process) and lines.readline() == b"ready\n"
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["--no-such-option"], 2)])
+def test_asyncio_reads_what_it_says_and_learns_how_it_ended(
+    environment: dict[str, str], loops: Callable[[], asyncio.AbstractEventLoop], words: list[str], code: int
+) -> None:
+    async def run() -> None:
+        process = await create_subprocess_exec(NNICTL, *words, env=environment, stdout=PIPE, stderr=PIPE)
+        assert "fork_server" in " ".join(psutil.Process(process.pid).parent().cmdline())
+        out, err = await process.communicate()
+        assert process.returncode == code and (err if code else out)
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_asyncio_writes_to_it_and_learns_of_a_signal(
+    environment: dict[str, str], loops: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def run() -> None:
+        process = await create_subprocess_exec(sys.executable, "-m", TUNER, env=environment, stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(encode({"verb": "state", "id": 7}))
+        assert next(iter(Decoder().feed(await process.stdout.read(1 << 16))))["id"] == 7
+        process.kill()
+        while process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)  # before that it looks whether the process has ended
+            await asyncio.sleep(0)
+        assert await process.wait() == -signal.SIGKILL
+
+    before = len(os.listdir("/proc/self/fd"))
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(run())
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_path_has_the_stand_in_where_an_interpreter_has_it(environment: dict[str, str]) -> None:
+    told = {"PYTHONPATH": ":".join(["/first", *filter(None, [environment.get("PYTHONPATH")])])}
+    without, with_it = (_path({**environment, **added}) for added in (told, with_stand_in(told)))
+    assert path_with_stand_in(without) == with_it
+
+
+def _path(environment: dict[str, str]) -> list[str]:
+    command = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.path))"]
+    return json.loads(subprocess.check_output(command, env=environment))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LC_ALL"])
