@@ -15,7 +15,6 @@ from tests.benchmarks.tuners.__main__ import make
 from tests.benchmarks.tuners.loop import search
 from tests.benchmarks.tuners.record import Record
 from tests.benchmarks.tuners.rivals import OptunaLoop
-from tests.thorough import besides
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(400)]  # searches compute
 
@@ -38,7 +37,8 @@ def test_no_family_of_the_last_measurement_was_developed_on() -> None:
     assert not set(families.DEVELOPMENT) & set(families.HELD_OUT)
 
 
-@pytest.mark.parametrize("concurrency", [8, *besides(1)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("concurrency", [1, 8])
 def test_auto_beats_random(concurrency: int) -> None:
     def regrets(name: str) -> dict[str, list[float]]:
         return {
