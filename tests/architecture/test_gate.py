@@ -17,7 +17,11 @@ import pytest
 from tests import gate
 from tests.fork_server.popen import take_interrupts
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # each is a run of pytest, on a machine that may be busy
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.thorough,
+    pytest.mark.timeout(180),
+]  # each is a run of pytest, on a machine that may be busy
 
 ROOT = Path(__file__).parents[2]
 CHILDREN = """

@@ -85,6 +85,7 @@ def grid(count: int) -> list[Any]:
     return [{"x": x / count, "y": y / count} for x in range(count + 1) for y in range(count + 1)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [GPTuner, SMAC])
 def test_they_find_much_better_trials_than_chance(kind: Any) -> None:
     """To minimize is what all others here ask of both."""

@@ -532,6 +532,7 @@ async def test_failed_experiment_is_shown(shared: Daemon, browser: Browser, fron
         assert "0.5.0" in await page.editor()
 
 
+@pytest.mark.thorough
 async def test_list_of_experiments_is_shown(daemon: Daemon, browser: Browser, fronts: Fronts) -> None:
     stopped = await _stopped(daemon)
     fields = {"experimentName": "the second", "trialCommand": "sleep 1000"}
