@@ -24,7 +24,7 @@ WORKERS ?= $(shell expr $$(nproc) + 3)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test thorough machines live live-gpu check style types debian nni3 docs screenshot bench bench-tuners fuzz lock lowest latest dist clean
+.PHONY: demo test thorough machines live live-gpu check style types debian chromium nni3 docs screenshot bench bench-tuners fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -36,11 +36,12 @@ demo: $(VENV)/.demo
 # order, how to run it again, and what failed beside others but not alone. What needs root is named as skipped: see
 # `machines`.
 test:
-	$(MAKE) --no-print-directory -j 3 style debian nni3
+	$(MAKE) --no-print-directory -j 2 style debian
 	$(BIN)/python -m tests.gate --workers $(WORKERS) --beside "make --no-print-directory types"
 
-# What `test` promises once more: with large numbers, in each combination, with clients of others.
-thorough: $(VENV)/.dev debian nni3
+# What takes longer: promises once more with large numbers or in another combination, the page in Chromium, and all that
+# NNI's own programs do with this one.
+thorough: $(VENV)/.dev chromium nni3
 	$(BIN)/python -m tests.gate --workers $(WORKERS) --thorough
 
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
@@ -73,6 +74,10 @@ types: $(VENV)/.dev
 # Programs that the tests start.
 debian:
 	sh .ci/debian-packages
+
+# And the browser of some.
+chromium:
+	sh .ci/debian-packages with-chromium
 
 # NNI itself, which some tests run, in an environment of its own.
 nni3: $(VENV)/.uv

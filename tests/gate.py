@@ -1,5 +1,5 @@
 """All tests, as `make test` runs them: most of them beside each other, then those that want the machine for themselves.
-Without those that are marked `thorough`, which `make thorough` runs in the same way.
+Without those of `make thorough`, which runs them in the same way.
 
 A test that failed beside others is run once more by itself. When it passes, it is wrong about time, or the product is:
 the run goes on, and its closing lines name the test, as a fault to mend. A test that fails again fails the run, and so
@@ -31,6 +31,8 @@ _PYTEST = (sys.executable, "-m", "pytest", "-q")
 _TESTS_FAILED = 1
 #: By somebody, or by tests that cannot be collected.
 _INTERRUPTED = 2
+#: Marks of the tests that `make thorough` runs, and `make test` does not.
+_THOROUGH = "(thorough or browser or upstream)"
 #: No test has the marks that were asked for.
 _NO_TESTS = 5
 
@@ -43,9 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--beside", metavar="COMMAND", help="runs beside the tests; its output is shown when they are over"
     )
-    parser.add_argument("--thorough", action="store_true", help="the tests that are marked so, and not the others")
+    parser.add_argument("--thorough", action="store_true", help=f"those marked {_THOROUGH}, and not the others")
     asked = parser.parse_args(arguments)
-    marked = "thorough" if asked.thorough else "not thorough"
+    marked = _THOROUGH if asked.thorough else f"not {_THOROUGH}"
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
         with _in_memory():
             beside, rerun = _run_beside_each_other(asked.workers, f"not alone and {marked}")

@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 LATENCY_S = 1.0
 
 
-@pytest.mark.thorough
 def test_no_trial_is_lost_on_a_slow_and_lossy_network(code: Path, tmp_path: Path) -> None:
     port = bad_network.free_port()
     at_port = running_daemon(tmp_path, *LISTENING, "--trial-port", str(port))

@@ -27,7 +27,6 @@ from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line
 from tests.fork_server.popen import Popen
-from tests.thorough import besides
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
 
@@ -239,7 +238,7 @@ def test_a_notebook_runs_from_its_first_cell_to_the_chart(line: CommandLine) -> 
     assert table.count("<tr") == 5 and drawn.count("<circle") == 4
 
 
-@pytest.mark.parametrize("number", [0, *besides(1, 2)])
+@pytest.mark.parametrize("number", range(3))
 def test_programs_of_the_documentation_run(line: CommandLine, number: int) -> None:
     page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     text = re.findall(r"```python\n(.*?)```", page, re.S)[number]

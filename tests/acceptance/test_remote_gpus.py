@@ -62,7 +62,6 @@ def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
         end_all(str(machine.ssh.home))
 
 
-@pytest.mark.thorough
 def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_killed(
     daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:

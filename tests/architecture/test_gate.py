@@ -166,6 +166,10 @@ def test_it(name):
 @pytest.mark.thorough
 def test_at_length():
     open("at-length", "w").close()
+
+@pytest.mark.browser
+def test_in_a_browser():
+    open("in-a-browser", "w").close()
 """
 MACHINE = """
 import pytest
@@ -277,12 +281,13 @@ def test_machines_tests_are_skipped_by_name(tmp_path: Path) -> None:
     assert "order of the tests: --randomly-seed=7" in said, "also when all is well"
 
 
-@pytest.mark.parametrize(("option", "ran"), [([], {"once"}), (["--thorough"], {"again", "and-again", "at-length"})])
-def test_what_is_thorough_runs_when_it_is_asked_for(tmp_path: Path, option: list[str], ran: set[str]) -> None:
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_what_is_thorough_runs_when_it_is_asked_for(tmp_path: Path, is_asked: bool) -> None:
     write(tmp_path, LONG)
-    said, status = python_says(tmp_path, "tests.gate", "--workers", "1", *option)
+    said, status = python_says(tmp_path, "tests.gate", "--workers", "1", *["--thorough"] * is_asked)
     assert status == 0, said
-    assert {path.name for path in tmp_path.iterdir()} & {"once", "again", "and-again", "at-length"} == ran, said
+    long = {"again", "and-again", "at-length", "in-a-browser"}
+    assert {path.name for path in tmp_path.iterdir()} & {"once", *long} == (long if is_asked else {"once"}), said
 
 
 def test_failure_in_parallel_is_rerun_and_named(tmp_path: Path) -> None:
@@ -365,7 +370,7 @@ def test_the_worst_part_is_the_exit_status(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gate, "_pytest", pytest_ends)
     assert gate.main(["--beside", f"sh -c 'exit {beside}'"]) == status
-    assert len(asked) == runs and (runs == 1 or asked[-1] == ("-m", "alone and not thorough", "test_slow.py"))
+    assert len(asked) == runs and (runs == 1 or asked[-1] == ("-m", f"alone and not {gate._THOROUGH}", "test_slow.py"))
 
 
 def _failures(said: str) -> set[str]:

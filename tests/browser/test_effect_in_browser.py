@@ -79,7 +79,6 @@ async def test_a_bin_says_its_median_and_its_best(browser: Browser, site: str, w
         assert await page.evaluate("document.querySelectorAll('img[onerror]').length") == 0
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "value"), [("rate", r"^[\d.e-]+\.\.[\d.e-]+$"), ("optimizer", "^adam$")])
 async def test_what_is_framed_in_a_panel_filters_by_its_parameter(
     browser: Browser, site: str, world: World, name: str, value: str
@@ -103,7 +102,6 @@ async def test_what_is_framed_in_a_panel_filters_by_its_parameter(
         await expect(figure.locator(".chart-sketch rect")).to_have_count(0)
 
 
-@pytest.mark.thorough
 async def test_panels_follow_theme_width_and_axis_and_need_no_library(
     browser: Browser, site: str, world: World
 ) -> None:
@@ -128,7 +126,6 @@ async def test_panels_follow_theme_width_and_axis_and_need_no_library(
         assert "NaN" not in await svg.inner_html()
 
 
-@pytest.mark.thorough
 async def test_fingers_scroll_a_narrow_chart(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_PHONE, has_touch=True) as page:
@@ -143,7 +140,6 @@ async def test_fingers_scroll_a_narrow_chart(browser: Browser, site: str, world:
         await page.wait_for_function("opened.length === 1")
 
 
-@pytest.mark.thorough
 async def test_it_is_saved_as_an_image(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:

@@ -87,7 +87,6 @@ async def test_a_file_is_uploaded_mended_and_started(browser: Browser, site: str
         await expect(page.locator(".heading .badge").first).to_have_text("RUNNING", timeout=LONG_MS)
 
 
-@pytest.mark.thorough
 async def test_all_of_it_works_without_javascript(browser: Browser, site: str, world: World) -> None:
     await some(world)
     async with page_of(browser, java_script_enabled=False) as page:
@@ -109,7 +108,6 @@ async def test_all_of_it_works_without_javascript(browser: Browser, site: str, w
         assert await page.locator("#open-third").count() == 0 and await page.locator("a.open").count() == 3
 
 
-@pytest.mark.thorough
 async def test_new_pages_have_no_axe_violation_in_either_theme_and_fit_a_phone(
     browser: Browser, site: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +132,6 @@ async def test_new_pages_have_no_axe_violation_in_either_theme_and_fit_a_phone(
             assert not await is_wider_than_screen(page), path
 
 
-@pytest.mark.thorough
 async def test_a_point_of_the_front_opens_its_trial(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "many", 40)
     async with page_of(browser) as page:

@@ -25,7 +25,6 @@ async def require_buttons_to_press(figure: Locator) -> None:
         await button.click(trial=True, timeout=LONG_MS)  # fails where something lies above it
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["results", "parallel"])
 async def test_buttons_of_a_narrow_chart_are_pressed(site: str, world: World, browser: Browser, name: str) -> None:
     await charted(world, "charted", 30)
@@ -41,7 +40,6 @@ async def test_buttons_of_a_narrow_chart_are_pressed(site: str, world: World, br
         assert not await is_wider_than_screen(page)
 
 
-@pytest.mark.thorough
 async def test_buttons_of_a_narrow_comparison_are_pressed(site: str, world: World, browser: Browser) -> None:
     for name in ("first", "second"):
         await charted(world, name, 20)

@@ -38,7 +38,6 @@ class Held:
         self._may_go.set()
 
 
-@pytest.mark.thorough
 async def test_chart_is_drawn_once_its_library_comes_after_all(site: str, world: World, browser: Browser) -> None:
     """The experiment has ended, so no change of it has the chart asked for again."""
     await charted(world, "charted", 20)
@@ -108,7 +107,6 @@ async def test_what_the_reader_asks_for_is_shown_though_refresh_is_off(
         await page.unroute_all()
 
 
-@pytest.mark.thorough
 async def test_charts_of_trials_that_were_looked_at_are_let_go(site: str, world: World, browser: Browser) -> None:
     await charted(world, "charted", 30)
     # others in its process would be counted, too

@@ -52,7 +52,6 @@ async def save(site: str, id: str, path: Path) -> None:
     await asyncio.to_thread(path.write_bytes, answer.content)
 
 
-@pytest.mark.thorough
 async def test_charts_are_drawn_without_a_network(report: Path, offline: BrowserContext) -> None:
     page = await offline.new_page()
     trouble: list[str] = []
@@ -77,7 +76,6 @@ async def test_charts_are_drawn_without_a_network(report: Path, offline: Browser
     await page.close()
 
 
-@pytest.mark.thorough
 async def test_printed_report_has_every_chart(report: Path, offline: BrowserContext, tmp_path: Path) -> None:
     """Also those that were never in view; what is drawn after it is sent to the printer comes too late."""
     page = await offline.new_page()

@@ -87,7 +87,6 @@ async def test_a_pointer_that_comes_by_loads_nothing(browser: Browser, site: str
         assert asked == []
 
 
-@pytest.mark.thorough
 async def test_sketch_says_the_trial_below_a_pointer_that_rests(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
@@ -118,7 +117,6 @@ async def test_a_point_of_a_sketch_leads_to_its_trial(browser: Browser, site: st
         await page.unroute_all(behavior="ignoreErrors")
 
 
-@pytest.mark.thorough
 async def test_keys_that_were_pressed_before_the_library_came_count(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
@@ -134,7 +132,6 @@ async def test_keys_that_were_pressed_before_the_library_came_count(browser: Bro
         await expect(spoken).to_contain_text(f"trial {number}:")
 
 
-@pytest.mark.thorough
 async def test_without_the_library_the_sketch_stays_and_says_so(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     async with opened(browser, viewport=_LAPTOP) as page:
@@ -151,7 +148,6 @@ async def test_without_the_library_the_sketch_stays_and_says_so(browser: Browser
         await expect(figure.locator(".chart-words")).to_be_empty()
 
 
-@pytest.mark.thorough
 async def test_a_sketch_follows_theme_width_axes_and_filters(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 300)
     async with page_of(browser, viewport=_LAPTOP, color_scheme="light") as page:
@@ -203,7 +199,6 @@ async def test_axes_have_round_ticks(browser: Browser, site: str, world: World) 
             assert await page.evaluate(script, [kind, values]) == ticks, (kind, values)
 
 
-@pytest.mark.thorough
 async def test_the_front_of_several_objectives_is_sketched_too(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "compared", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:

@@ -12,7 +12,6 @@ from playwright.async_api import Browser, expect
 
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, id_in, state_of
 from tests.browser.shared_page import opened
-from tests.thorough import besides
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
 
@@ -23,7 +22,7 @@ def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
         yield line
 
 
-@pytest.mark.parametrize("prefix", [("--url_prefix", "my/pre"), *besides(())])
+@pytest.mark.parametrize("prefix", [(), ("--url_prefix", "my/pre")])
 async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str, ...]) -> None:
     config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=2)
     out = await asyncio.to_thread(nnictl.good, "create", "-c", config, "--port", 0, *prefix)
@@ -53,7 +52,6 @@ async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str
         await expect(page.locator("main")).to_contain_text(f"nnictl resume {id_}")
 
 
-@pytest.mark.thorough
 async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: CommandLine) -> None:
     daemon = await asyncio.to_thread(nnictl.serve, "--port", "0")
     service = next(

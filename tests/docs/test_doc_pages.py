@@ -15,12 +15,9 @@ import pytest
 from nni_manager.cli import main
 from tests.acceptance.command_line import CommandLine, command_line
 from tests.docs import pages
-from tests.thorough import besides
 
 #: Most are for readers alone.
 RUN = [page for page in pages.PAGES if pages.script(page)]
-#: The page that users read first, of those.
-_FIRST = next(page for page in RUN if page.stem == "trials")
 
 
 @pytest.fixture
@@ -32,9 +29,7 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize(
-    "page", [_FIRST, *besides(*(page for page in RUN if page != _FIRST))], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_commands_of_a_page_run(page: Path, line: CommandLine) -> None:
     pages.write_files(page, line.folder)
     programs = Path(sys.executable).parent

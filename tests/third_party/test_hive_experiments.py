@@ -65,7 +65,6 @@ def test_experiment_runs_is_closed_and_is_deleted(daemon: Daemon, hive: Hive, tm
     assert hive.act("traces", group=id) == []
 
 
-@pytest.mark.thorough
 def test_experiments_of_an_account_share_session_and_pace(daemon: Daemon, hive: Hive, tmp_path: Path) -> None:
     ids = [_create(daemon, hive, tmp_path / "code" / str(number), number, trials=1) for number in range(_MANY)]
     for number, id in enumerate(ids):

@@ -12,7 +12,6 @@ from tests.benchmarks.assessors.replay import curves
 pytestmark = pytest.mark.upstream
 
 
-@pytest.mark.thorough
 def test_medianstop_stops_what_nni_stops(nni3: Path) -> None:
     known = curves()[::3]
     for mine, theirs in zip(

@@ -91,7 +91,6 @@ def _noted(nni: Nni) -> tuple[int, int]:
     return entry["pid"], entry["port"]
 
 
-@pytest.mark.thorough
 def test_experiment_still_run_by_nni_is_shown_and_not_touched(tmp_path: Path, warm_nni3: WarmPython) -> None:
     with Nni(tmp_path, warm_nni3.bin / "nnictl") as nni:
         daemon = _daemon(nni.home)
@@ -138,7 +137,6 @@ def _results(daemon: Daemon, id_: str) -> dict[str, Any]:
     return {trial["id"]: trial["finalValue"] for trial in trials}
 
 
-@pytest.mark.thorough
 def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tuple[Nni, str, dict[str, Any]]) -> None:
     nni, id_, answered = killed
     before = _files_of_trials(nni, id_)

@@ -84,7 +84,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, warm_nni3: WarmPython) -> It
         daemon.terminate()
 
 
-@pytest.mark.thorough
 @settings(
     max_examples=EXAMPLES,
     phases=[Phase.generate],

@@ -229,7 +229,6 @@ async def _check_head(site: Site) -> None:
     assert await numbers.all_inner_texts() == ["60", "20", "2"]
 
 
-@pytest.mark.thorough
 async def test_charts_show_every_trial(
     shared: Daemon, browser: Browser, fronts: Fronts, under_way: tuple[str, Path]
 ) -> None:
@@ -265,7 +264,6 @@ async def _full_lines(page: Any) -> dict[str, list[float]]:
     return lines
 
 
-@pytest.mark.thorough
 async def test_table_shows_every_trial(
     shared: Daemon, browser: Browser, fronts: Fronts, under_way: tuple[str, Path]
 ) -> None:
@@ -350,7 +348,6 @@ async def _add_like(site: Site, trial: dict[str, Any]) -> None:
     await page.button("OK").click()
 
 
-@pytest.mark.thorough
 async def test_missing_tensorboard_is_told(
     shared: Daemon, browser: Browser, fronts: Fronts, under_way: tuple[str, Path]
 ) -> None:
@@ -364,7 +361,6 @@ async def test_missing_tensorboard_is_told(
         await page.close()
 
 
-@pytest.mark.thorough
 async def test_limits_are_changed(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
     async with site(shared, browser, fronts, "my/pre") as found:
         await begun(found)
@@ -386,7 +382,6 @@ async def test_limits_are_changed(shared: Daemon, browser: Browser, fronts: Fron
         )
 
 
-@pytest.mark.thorough
 async def test_panels_show_config_and_logs(
     shared: Daemon, browser: Browser, fronts: Fronts, under_way: tuple[str, Path]
 ) -> None:
@@ -413,7 +408,6 @@ async def test_panels_show_config_and_logs(
         assert "Loading" not in manager and (await found.trials())[0]["id"] in (log / "nnimanager.log").read_text()
 
 
-@pytest.mark.thorough
 async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
     async with site(shared, browser, fronts, maxTrialNumber=8) as found:
         await begun(found)
@@ -428,7 +422,6 @@ async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, fro
         assert await page.count("Succeeded") == "7"
 
 
-@pytest.mark.thorough
 async def test_page_shows_more_than_a_hundred_trials(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
     """The page then asks for the latest results of all and for those of twenty trials at a time."""
     async with site(
@@ -473,7 +466,6 @@ async def _until_reported(site: Site, running: list[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.thorough
 async def test_done_experiment_is_shown_and_viewed_when_it_was_stopped(
     shared: Daemon, browser: Browser, fronts: Fronts
 ) -> None:
@@ -514,7 +506,6 @@ async def _check_viewed(shared: Daemon, browser: Browser, fronts: Fronts, id_: s
         assert "Loading" not in await page.editor()
 
 
-@pytest.mark.thorough
 async def test_failed_experiment_is_shown(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
     outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
     async with site(shared, browser, fronts, "my/pre", trialCommand="true", trainingService=outdated) as found:
@@ -532,7 +523,6 @@ async def test_failed_experiment_is_shown(shared: Daemon, browser: Browser, fron
         assert "0.5.0" in await page.editor()
 
 
-@pytest.mark.thorough
 async def test_list_of_experiments_is_shown(daemon: Daemon, browser: Browser, fronts: Fronts) -> None:
     stopped = await _stopped(daemon)
     fields = {"experimentName": "the second", "trialCommand": "sleep 1000"}

@@ -39,7 +39,6 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield world
 
 
-@pytest.mark.thorough
 async def test_a_hundred_lost_answers_make_no_second_job(world: AmlWorld) -> None:
     world.workspace.faults.lost_puts = 100
     specs = [world.command(f"t{number:04}", "true") for number in range(100)]

@@ -60,7 +60,6 @@ class _NothingCopied(Mirror):
         await asyncio.Event().wait()
 
 
-@pytest.mark.thorough
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("no_threads")
 async def test_two_experiments_keep_to_the_limits_of_their_workspace(

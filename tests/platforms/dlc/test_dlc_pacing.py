@@ -20,7 +20,6 @@ _KINDS = (
 )
 
 
-@pytest.mark.thorough
 @pytest.mark.timeout(120)
 async def test_two_experiments_keep_the_pace_of_their_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists lag by 5 s, and flow control refuses what would go beyond both paces' worst second."""

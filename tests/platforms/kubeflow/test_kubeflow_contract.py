@@ -42,7 +42,6 @@ class TestTFJob(KubernetesContract):
         return KubernetesWorld(directory, operated("tf-operator", "worker", "tfjobs"))
 
 
-@pytest.mark.thorough
 class TestPyTorchJob(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
         return KubernetesWorld(directory, operated("pytorch-operator", "master", "pytorchjobs"))

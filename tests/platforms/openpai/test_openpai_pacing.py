@@ -34,7 +34,6 @@ class _Platform(OpenpaiPlatform):
         return OpenpaiAccount(self.config.host, "alice", transport=transport)
 
 
-@pytest.mark.thorough
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("no_threads")
 async def test_two_experiments_keep_to_the_limits_of_their_account(tmp_path: Path) -> None:
