@@ -220,7 +220,6 @@ def test_asyncio_reads_what_it_says_and_learns_how_it_ended(
 ) -> None:
     async def run() -> None:
         process = await create_subprocess_exec(NNICTL, *words, env=environment, stdout=PIPE, stderr=PIPE)
-        assert "fork_server" in " ".join(psutil.Process(process.pid).parent().cmdline())
         out, err = await process.communicate()
         assert process.returncode == code and (err if code else out)
 
@@ -237,6 +236,7 @@ def test_asyncio_writes_to_it_and_learns_of_a_signal(
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(encode({"verb": "state", "id": 7}))
         assert next(iter(Decoder().feed(await process.stdout.read(1 << 16))))["id"] == 7
+        assert "fork_server" in " ".join(psutil.Process(process.pid).parent().cmdline())
         process.kill()
         while process.returncode is None:
             with suppress(ProcessLookupError):

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess, RefusedError
 
-from trial_runner import protocol
+from trial_runner import processes, protocol
 from trial_runner.keeper.code import copying
 
 pytestmark = pytest.mark.acceptance
@@ -226,8 +226,9 @@ def _copying(keeper: KeeperProcess, client: Client, archive: Path) -> psutil.Pro
 
 
 def _child(keeper: KeeperProcess) -> psutil.Process:
+    """At once: it is to be stopped in the midst of its work, and psutil looks through all processes."""
     assert keeper.process is not None
     deadline = time.monotonic() + TIMEOUT_S
-    while not (children := psutil.Process(keeper.process.pid).children()):
+    while not (children := processes.children(keeper.process.pid)):
         assert time.monotonic() < deadline
-    return children[0]
+    return psutil.Process(children[0])
