@@ -19,8 +19,9 @@ LOWEST_PYTHON ?= python3.11
 # What makes images, for `dist`, and what it is told besides.
 ENGINE ?= docker
 BUILD_FLAGS ?=
-# Three more than there are processors: most of the time a test waits for other processes.
-WORKERS ?= $(shell expr $$(nproc) + 3)
+# More than there are processors: most of the time a test waits for other processes; a browser waits less.
+WORKERS ?= $(shell expr $$(nproc) + 5)
+THOROUGH_WORKERS ?= $(shell expr $$(nproc) + 3)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -42,7 +43,7 @@ test:
 # What takes longer: promises once more with large numbers or in another combination, the page in Chromium, and all that
 # NNI's own programs do with this one.
 thorough: $(VENV)/.dev chromium nni3
-	$(BIN)/python -m tests.gate --workers $(WORKERS) --thorough
+	$(BIN)/python -m tests.gate --workers $(THOROUGH_WORKERS) --thorough
 
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
 machines: $(VENV)/.dev debian
