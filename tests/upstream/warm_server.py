@@ -10,6 +10,7 @@ import sys
 from tests.fork_server import child
 from tests.fork_server.server import serve
 from tests.nni3 import IMPORTED
+from tests.upstream.patience import give_patience
 
 
 def main(listening: int) -> None:
@@ -21,6 +22,7 @@ def main(listening: int) -> None:
     gc.freeze()  # what is shared with the forks stays shared
     forked = serve(socket.socket(fileno=listening))
     if forked is not None:
+        give_patience()
         order, descriptors = forked
         if paths := order.environment.get("PYTHONPATH"):
             sys.path[1:1] = paths.split(os.pathsep)
