@@ -32,6 +32,14 @@ print(f"TensorBoard 2.0 at http://{{given.host}}:{{given.port}}/ (Press CTRL+C t
 server.serve_forever()
 """
 BROKEN = "#!/bin/sh\necho 'ImportError: no module named six' >&2\nexit 1\n"
+#: The first port was another program's, which has ended at once; then it is the program `real`.
+TAKEN_AT_FIRST = """#!/bin/sh
+cd "$(dirname "$0")"
+[ -e taken ] && exec ./real "$@"
+echo > taken
+echo 'ERROR: TensorBoard could not bind to port 6006, it was already in use' >&2
+exit 1
+"""
 
 
 def install(folder: Path, text: str = "") -> Path:

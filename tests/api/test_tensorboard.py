@@ -16,7 +16,7 @@ import pytest
 
 from nni_manager.scheduler.tensorboard import boards as module
 from nni_manager.scheduler.tensorboard.boards import TensorBoards
-from tests.api.tensorboard_program import BROKEN, install
+from tests.api.tensorboard_program import BROKEN, TAKEN_AT_FIRST, install
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -191,6 +191,15 @@ async def test_port_that_was_taken_meanwhile_costs_nothing(
         port, free = other.getsockname()[1], module.free_port
         monkeypatch.setattr(module, "free_port", lambda taken, wanted: free(taken, wanted) if port in taken else port)
         assert (await start(api))["port"] != port
+
+
+async def test_port_of_a_program_that_has_ended_since_costs_nothing(
+    api: httpx.AsyncClient, boards: TensorBoards, tmp_path: Path
+) -> None:
+    install(tmp_path / "bin").rename(tmp_path / "bin" / "real")
+    install(tmp_path / "bin", TAKEN_AT_FIRST)
+    assert (await start(api))["status"] == "RUNNING"
+    assert (tmp_path / "bin" / "taken").exists()
 
 
 async def test_missing_program_is_told(

@@ -27,6 +27,8 @@ HOST = "127.0.0.1"
 #: Seconds within which it must be there: it imports much.
 _PATIENCE_S = 60.0
 _READY = re.compile(r"https?://\S+:(\d+)/")
+#: What the kernel calls a port of another's, and TensorBoard.
+_TAKEN = "already in use"
 _LINES = 20
 _WITH_DAEMON = """\
 exec 3<&0
@@ -75,6 +77,11 @@ class Board:
         if self._process is None or self.status is BoardStatus.DOWNLOADING_DATA:
             return False
         return self._process.returncode is not None
+
+    @property
+    def found_port_taken(self) -> bool:
+        """Whether another program had its port when it started: one that may have ended since."""
+        return any(_TAKEN in line for line in self._last) or not is_free_port(self.port)
 
     @property
     def url(self) -> str:

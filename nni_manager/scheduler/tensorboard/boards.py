@@ -18,7 +18,7 @@ from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.tensorboard import folders
-from nni_manager.scheduler.tensorboard.board import Board, connected_ports, free_port, is_free_port
+from nni_manager.scheduler.tensorboard.board import Board, connected_ports, free_port
 from nni_manager.scheduler.tensorboard.folders import TrialLogs
 from nni_manager.store import private
 from nni_manager.store.folder import Folder
@@ -102,7 +102,7 @@ class TensorBoards:
                 return board
             except InvalidInput:
                 self._forget(id_)
-                if wanted is not None or is_free_port(port):
+                if wanted is not None or not board.found_port_taken:
                     raise
                 taken.add(port)
             except BaseException:
