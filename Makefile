@@ -132,13 +132,14 @@ lock: $(UV)
 	$(LOCK) requirements/nni3.in -o requirements/nni3.txt
 	echo uv | $(LOCK) - -o requirements/uv.txt
 
-# Unit and contract tests on the oldest releases that pyproject.toml allows, with the oldest Python. Tools are the newest.
+# Unit and contract tests of `test` on the oldest releases that pyproject.toml allows, with the oldest Python. Tools are the
+# newest.
 lowest: $(UV)
 	$(UV) venv --quiet --clear --python $(LOWEST_PYTHON) .venvs/lowest
 	$(UV) pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python .venvs/lowest/bin/python \
 		$(PRODUCT:%=--extra %) pyproject.toml -o .venvs/lowest/direct.txt
 	$(UV) pip install --quiet --python .venvs/lowest/bin/python -c .venvs/lowest/direct.txt -e '.[dev]' pip
-	.venvs/lowest/bin/python -m pytest -q --workers $(WORKERS) -m "(unit or contract) and not alone"
+	.venvs/lowest/bin/python -m pytest -q --workers $(WORKERS) -m "(unit or contract) and not (alone or thorough)"
 
 # All of `test` and `thorough` on the newest releases that pyproject.toml allows.
 latest:

@@ -168,6 +168,27 @@ def test_importance_names_method_and_sample(experiment: Filled) -> None:
     assert experiment.asked("importance", "")["state"] == "ready", "one trial in sixty changes nothing"
 
 
+def test_importances_are_computed_one_after_the_other(experiment: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work: list[str] = []
+    together, evaluate = [0], parameters._evaluate
+
+    def counted(*given: Any) -> dict[str, float]:
+        at_work.append("one")
+        together.append(len(at_work))
+        time.sleep(0.1)  # another one would begin
+        found = evaluate(*given)
+        at_work.pop()
+        return found
+
+    monkeypatch.setattr(parameters, "_evaluate", counted)
+    for number in range(20):
+        experiment.add({"rate": 10 ** (-number / 15)}, final=number)
+    asked = ["direction=minimize", "direction=maximize"]
+    assert [experiment.asked("importance", query)["state"] for query in asked] == ["computing"] * 2
+    assert [settled(experiment, "importance", query)["state"] for query in asked] == ["ready"] * 2
+    assert max(together) == 1
+
+
 def test_effect_bins_hold_all_results(mixed: Filled) -> None:
     (effect,) = mixed.asked("effect", "parameter=units")["parameters"]
     assert sum(bin["count"] for bin in effect["bins"]) == 12

@@ -105,8 +105,8 @@ def test_an_archive_that_is_damaged_or_gone_is_asked_for_again(
 
 
 def test_a_job_that_is_to_end_before_it_runs_never_runs(keeper: KeeperProcess, client: Client, archive: Path) -> None:
-    keeper.spawn(client, "job", "touch ran", **_code(keeper, archive, "job"))
-    client.ask("signal", name="job", grace_s=1)
+    spawn = keeper.request("job", "touch ran", **_code(keeper, archive, "job"))
+    client.send_at_once(("spawn", spawn), ("signal", {"name": "job", "grace_s": 1}))
     ended = client.until_ended("job").jobs["job"]
     assert (ended["state"], ended["exit_code"], ended["signal"]) == (protocol.ENDED, None, signal.SIGTERM)
     assert client.ask("follow", jobs={"job": {}}) == {"jobs": {}, "unknown": ["job"]}

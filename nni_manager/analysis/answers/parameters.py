@@ -29,6 +29,8 @@ from nni_manager.domain.errors import InvalidInput
 #: Parameters without a named one.
 _MOST_PARAMETERS = 6
 _MOST_POINTS = 200
+#: Which warnings are silent is the same for all threads, and the first one that is done would let the others be heard.
+_ONE_AT_A_TIME = threading.Lock()
 #: Quantiles of a bin.
 _SHARES = (0.1, 0.5, 0.9)
 
@@ -290,7 +292,8 @@ def _parameters(trials: TrialSet, chosen: Integers) -> list[_Parameter]:
 def _compute(found: Importance, parameters: list[_Parameter], results: Floats, is_better_high: bool) -> None:
     """Fills in the importances; runs in a thread of its own."""
     try:
-        shares = _evaluate(parameters, results, is_better_high)
+        with _ONE_AT_A_TIME:
+            shares = _evaluate(parameters, results, is_better_high)
         found.values = sorted(shares.items(), key=lambda share: -share[1])
     except Exception as error:  # whatever optuna makes of odd values
         log.debug("importance", exc_info=True)

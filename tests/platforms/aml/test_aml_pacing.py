@@ -60,7 +60,7 @@ class _NothingCopied(Mirror):
         await asyncio.Event().wait()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("no_threads")
 async def test_two_experiments_keep_to_the_limits_of_their_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

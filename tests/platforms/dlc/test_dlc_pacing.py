@@ -20,7 +20,7 @@ _KINDS = (
 )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_two_experiments_keep_the_pace_of_their_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists lag by 5 s, and flow control refuses what would go beyond both paces' worst second."""
     monkeypatch.setattr(Pull, "is_over", NothingRead.is_over)

@@ -35,7 +35,7 @@ class _Platform(DltsPlatform):
         return DltsAccount(_ADDRESS, ".default", _TEAM, _EMAIL, transport=transport)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("no_threads")
 async def test_two_experiments_keep_the_pace_of_their_account(tmp_path: Path) -> None:
     dashboard = Dashboard(tmp_path / "cluster", now_s)

@@ -34,7 +34,7 @@ class _Platform(OpenpaiPlatform):
         return OpenpaiAccount(self.config.host, "alice", transport=transport)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("no_threads")
 async def test_two_experiments_keep_to_the_limits_of_their_account(tmp_path: Path) -> None:
     server = RestServer(tmp_path / "cluster", now_s)
