@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -197,7 +198,7 @@ def test_a_fault_is_logged_with_its_stack(serve: Serve, daemon: Daemon, caplog: 
 
 def test_names_that_stand_twice_are_the_same() -> None:
     """The command line repeats them, because importing them costs time."""
-    assert sys.modules["nni_manager.cli.daemon.serve"].LOG_LEVELS == get_args(LogLevel)
+    assert importlib.import_module("nni_manager.cli.daemon.serve").LOG_LEVELS == get_args(LogLevel)
 
 
 @pytest.mark.parametrize("given", [None, "~/x", "relative/../x"])
