@@ -89,6 +89,7 @@ def create(daemon: Daemon, code: Path, file: Path) -> str:
     text = file.read_text()
     if "keyVault" in text:
         config: dict[str, Any] = dict(read_file(file).spec.canonical)
+        del config["experimentWorkingDirectory"]  # this user's; the example names none
         (section,) = (
             config["trainingService"] if isinstance(config["trainingService"], list) else [config["trainingService"]]
         )
