@@ -170,7 +170,8 @@ def test_importance_names_method_and_sample(experiment: Filled) -> None:
 
 def test_importances_are_computed_one_after_the_other(experiment: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     at_work: list[str] = []
-    together, evaluate = [0], parameters._evaluate
+    together: list[int] = []
+    evaluate = parameters._evaluate
 
     def counted(*given: Any) -> dict[str, float]:
         at_work.append("one")
@@ -186,7 +187,7 @@ def test_importances_are_computed_one_after_the_other(experiment: Filled, monkey
     asked = ["direction=minimize", "direction=maximize"]
     assert [experiment.asked("importance", query)["state"] for query in asked] == ["computing"] * 2
     assert [settled(experiment, "importance", query)["state"] for query in asked] == ["ready"] * 2
-    assert max(together) == 1
+    assert together == [1, 1]
 
 
 def test_effect_bins_hold_all_results(mixed: Filled) -> None:

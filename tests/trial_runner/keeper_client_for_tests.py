@@ -40,8 +40,7 @@ class Client:
         self._count = 0
 
     def send(self, verb: str, **arguments: Any) -> int:
-        self._count += 1
-        self.socket.sendall(protocol.encode({"verb": verb, "id": self._count, **arguments}))
+        self.send_at_once((verb, arguments))
         return self._count
 
     def send_at_once(self, *requests: "tuple[str, Message]") -> None:
