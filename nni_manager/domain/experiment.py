@@ -288,7 +288,7 @@ class StoredState:
     #: (id, status, reason, message) of the first trials that ended, while these are few.
     first_ended: tuple[tuple[str, str, str, str], ...]
     #: Failure keys of the last trials that ended since the experiment was resumed, in their order; fewer than
-    #: `maxSameFailures`.
+    #: `maxSameFailures`. Read where an attempt may have failed.
     last_keys: tuple[str, ...] = ()
     #: Trials that failed since then; counted where `maxFailedTrials` is set.
     failed: int = 0

@@ -33,7 +33,7 @@ def load(
     open_trials = trials.load_open(connection)
     failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, by_runner)]
     few = experiment.ended_trials < first_ended
-    holds = {name: row.hold for name, row in services.load(connection).items()}
+    holds = services.holds(connection)
     away = [name for name, is_ready in ready.items() if not is_ready or holds.get(name) is not None]
     in_play = sum(trial.job is not None and not trial.job.has_ended for trial in open_trials)
     # their submission failed, or its result was lost with a process
@@ -50,7 +50,7 @@ def load(
         missed=_missed(connection, open_trials),
         fresh_ids=trials.fresh_ids(connection, min(proposals, max(0, spec.trial_concurrency - in_play))),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
-        last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1),
+        last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1) if failed else (),
         failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
         needless=_needless(connection, spec, experiment.status, removing, away),
     )
@@ -75,7 +75,9 @@ def _needless(
 def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
     if attempt.service in by_runner and attempt.channel == protocol.PUSH and attempt.state == JobState.RUNNING:
         return True
-    return attempt.has_ended and (attempt.runner_exit is not None or attempt.state != JobState.SUCCEEDED)
+    if not attempt.has_ended:
+        return attempt.unreachable_ms is not None  # for too long, perhaps
+    return attempt.runner_exit is not None or attempt.state != JobState.SUCCEEDED
 
 
 def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, tuple[Attempt, ...]]:

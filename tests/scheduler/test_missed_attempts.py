@@ -107,6 +107,23 @@ def test_running_missed_attempt_is_revived_without_another_attempt(turns: Turns)
     assert [call.attempt.job_name for call in again] == [f"{name}-2"]
 
 
+def test_a_trial_whose_machines_go_away_has_no_more_attempts_than_others(turns: Turns) -> None:
+    lose(turns)
+    lost = None
+    for days in range(1, 10):  # each machine is away for longer than the last
+        later = LATER + days * 86_400_000
+        (name,) = [call.attempt.job_name for call in turns.submitted(now_ms=later, **GRACE)]
+        handle = JobHandle(platform="fake", version=1, job_name=name)
+        turns.take(Seen(handles=[handle], reports={name: RUNNING}), now_ms=later, **GRACE)
+        turns.take(Seen(reports={name: GONE}), now_ms=later, **GRACE)
+        lost = turns.take(now_ms=later + 700_000, **GRACE)
+        if any(isinstance(record, d.Finish) for record in lost.records):
+            break
+    assert lost is not None
+    (end,) = [record for record in lost.records if isinstance(record, d.Finish)]
+    assert (end.attempt, end.status, end.reason) == (1 + turns.config.max_platform_retries, "SYS_CANCELED", "LOST")
+
+
 def test_running_missed_attempt_is_ended_after_another_started(turns: Turns) -> None:
     name = lose(turns)
     start_again(turns)

@@ -140,9 +140,10 @@ def test_trial_waits_while_its_last_job_may_run() -> None:
     trials = waiting("aaaaa", attempt=2), waiting("bbbbb", attempt=2)
     found = Plan(*trials, config=two, services=away, left={"aaaaa": "fake"})
     assert found.submitted == ["bbbbb"]
-    (wait,) = found.records(SetWait)
+    wait, other = found.records(SetWait)
     assert (wait.trial_id, wait.wait.code) == ("aaaaa", WaitCode.PLATFORM_UNAVAILABLE)
     assert wait.wait.sentence == "its last job may still run on fake: no route to host"
+    assert (other.trial_id, other.wait.code) == ("bbbbb", WaitCode.SUBMITTED)
     assert Plan(*trials, config=two, services=away).submitted == ["aaaaa", "bbbbb"]
 
 
@@ -366,7 +367,8 @@ def test_max_trial_duration_waits_for_an_observation_after_a_restart() -> None:
 
 def test_ended_trial_has_the_last_reported_start() -> None:
     found = Plan(ended("aaaaa", started=NOW + 3_600_000, started_ms=NOW - 9_000, ended_ms=NOW))
-    assert [r.started_ms for r in found.records(StartTrial)] == [NOW - 9_000]
+    assert [r.started_ms for r in found.records(Finish)] == [NOW - 9_000]
+    assert found.records(StartTrial) == []
 
 
 def test_max_trial_duration_does_not_count_waiting() -> None:

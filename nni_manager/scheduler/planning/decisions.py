@@ -35,7 +35,7 @@ class StartAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTrial:
-    """The trial's command runs (again, after it was UNKNOWN)."""
+    """The trial's command runs (again, after it was UNKNOWN). One that has ended already is a `Finish` alone."""
 
     trial_id: str
     started_ms: int
@@ -75,6 +75,8 @@ class Finish:
     reason: Reason
     message: str
     ended_ms: int
+    #: Its start, where none or another is stored; None: the stored one stays.
+    started_ms: int | None = None
     #: Contradiction between platform and runner; empty: none.
     disagreement: str = ""
     #: Its job may still run on an unreachable service; it is ended at the next connect.

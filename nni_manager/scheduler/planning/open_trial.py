@@ -216,14 +216,17 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
     if verdict.status is TrialStatus.WAITING:
         _give_up(snapshot, trial, verdict, finding, decisions)
     else:
-        told_ms = trial.started_ms
-        # another start than the trial's: it was not stored yet, or the clock was set meanwhile
-        if job.started_ms is not None and (told_ms is None or abs(job.started_ms - told_ms) >= _OTHER_START_MS):
-            decisions.records.append(StartTrial(trial_id=trial.id, started_ms=job.started_ms))
-        _finish(snapshot, trial, verdict, finding, decisions)
+        _finish(snapshot, trial, verdict, finding, decisions, started_ms=_other_start_ms(trial, job))
     if job.handle is not None and not _is_missed(job, verdict, finding):
         word = job.runner_exit if not job.has_ended_there else None
         decisions.calls.append(Forget(handle=job.job_handle, service=job.service, runner_exit=word or ""))
+
+
+def _other_start_ms(trial: OpenTrial, job: Attempt) -> int | None:
+    """The start of the job; None: the trial has it. It has another where the clock was set meanwhile."""
+    if job.started_ms is None or trial.started_ms is None:
+        return job.started_ms
+    return job.started_ms if abs(job.started_ms - trial.started_ms) >= _OTHER_START_MS else None
 
 
 def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
@@ -253,6 +256,7 @@ def _finish(
     finding: AttemptEnd,
     decisions: Decisions,
     *,
+    started_ms: int | None = None,
     may_run: bool = False,
 ) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
@@ -265,6 +269,7 @@ def _finish(
         reason=verdict.reason,
         message="; ".join(filter(None, said)),
         ended_ms=report.ended_ms or snapshot.here.now_ms,
+        started_ms=started_ms,
         disagreement=finding.disagreement or finding.doubt,
         may_run=may_run,
         stderr_tail=report.stderr_tail,

@@ -182,7 +182,7 @@ def _fill_slots(
     if not choice.is_possible or not takes_attempts(snapshot):
         return waiting
     free = max(0, snapshot.spec.trial_concurrency - taken)
-    left = [trial for trial in waiting[:free] if not _start(snapshot, trial, choice, decisions)]
+    left = [trial for trial in waiting[:free] if not _start_waiting(snapshot, trial, choice, decisions)]
     if snapshot.experiment.status.is_active:
         _make_trials(snapshot, max(0, free - len(waiting)), choice, decisions)
     started = {record.attempt.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
@@ -199,6 +199,14 @@ def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: D
             sentence = f"its last job may still run on {name}: {trouble}"
             _set_wait(snapshot, trial, Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=sentence), decisions)
     return [trial for trial in waiting if trial.id not in snapshot.stored.left]
+
+
+def _start_waiting(snapshot: Snapshot, trial: OpenTrial, choice: Choice, decisions: Decisions) -> bool:
+    """As `_start`; the trial says so."""
+    has_started = _start(snapshot, trial, choice, decisions)
+    if has_started:
+        decisions.records.append(SetWait(trial_id=trial.id, wait=SUBMITTED))
+    return has_started
 
 
 def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, decisions: Decisions) -> bool:

@@ -7,13 +7,13 @@ it runs again when the database could not be written.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from nni_manager.domain.attempt import PLATFORM, Observation
 from nni_manager.domain.clock import Durations
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
@@ -108,7 +108,7 @@ def take_turn(
         experiments.count_time(connection, here.now_ms)
     for record in decided.records:
         _write(connection, record, here.now_ms)
-    after = experiments.load(connection) if any(type(r) in _OF_THE_EXPERIMENT for r in decided.records) else before
+    after = _after(connection, before, decided.records)
     to_tell = history.ended(connection, after=reported, intermediates=assessed) if after.ended_trials > reported else []
     return Result(
         receipts=receipts,
@@ -154,7 +154,8 @@ def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tup
         jobs.withdraw(connection, name)
     for name in seen.forgotten:
         jobs.set_forgotten(connection, name)
-    trials.set_checkpoints_removed(connection, seen.without_checkpoints)
+    if seen.without_checkpoints:
+        trials.set_checkpoints_removed(connection, seen.without_checkpoints)
     for trial_id in seen.judged_bad:
         trials.request_stop(connection, trial_id, StopRequest.ASSESSOR)
     for name in seen.ended_holds:
@@ -177,8 +178,15 @@ def _end_hold(connection: sqlite3.Connection, service: str, now_ms: int) -> None
         experiments.set_hold(connection, None, now_ms)
 
 
-#: Records that change the experiment's own row.
-_OF_THE_EXPERIMENT = {d.AddTrial, d.Finish, d.SetStatus, d.PutOnHold}
+def _after(connection: sqlite3.Connection, before: StoredExperiment, records: Sequence[d.Record]) -> StoredExperiment:
+    """The experiment's row once the records are written; it is read again only where more than counters changed."""
+    if any(isinstance(record, d.SetStatus | d.PutOnHold) for record in records):
+        return experiments.load(connection)
+    proposed = (record.parameter_id + 1 for record in records if isinstance(record, d.AddTrial))
+    return before._replace(
+        ended_trials=before.ended_trials + sum(isinstance(record, d.Finish) for record in records),
+        next_parameter_id=max(before.next_parameter_id, *proposed, 0),
+    )
 
 
 def _write(connection: sqlite3.Connection, record: d.Record, now_ms: int) -> None:
@@ -196,7 +204,6 @@ def _write(connection: sqlite3.Connection, record: d.Record, now_ms: int) -> Non
             )
         case d.StartAttempt():
             jobs.intend(connection, record.attempt)
-            trials.set_waiting(connection, record.attempt.trial_id, SUBMITTED, now_ms)
         case d.StartTrial():
             trials.set_running(connection, record.trial_id, record.started_ms)
         case d.MarkUnknown():
@@ -214,6 +221,7 @@ def _write(connection: sqlite3.Connection, record: d.Record, now_ms: int) -> Non
                 reason=record.reason,
                 message=record.message,
                 ended_ms=record.ended_ms,
+                started_ms=record.started_ms,
                 last_words=record.last_words,
                 failure_key=record.failure_key,
             )

@@ -56,17 +56,23 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: Observatio
     A closed attempt only takes its end, where the runner's exit decided before the platform reported it. Returns
     whether link, place or unreachability changed.
     """
-    query = "SELECT link, place, unreachable FROM attempts WHERE job_name = ?"
-    before = connection.execute(query, (job_name,)).fetchone()
+    before = connection.execute(f"SELECT {_SHOWN} FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
-        _set_reach(connection, job_name, report, now_ms)
-    elif not _set_seen(connection, job_name, report, now_ms):
-        _hear_again(connection, job_name, report, now_ms)
-    return bool(before != connection.execute(query, (job_name,)).fetchone())
+        after = _set_reach(connection, job_name, report, now_ms)
+    else:
+        after = _set_seen(connection, job_name, report, now_ms)
+        if after is None:
+            _hear_again(connection, job_name, report, now_ms)
+    return after is not None and after != before
 
 
-def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
-    """Returns whether the observation was stored."""
+#: What a report may change of a job besides its state.
+_SHOWN = "link, place, unreachable"
+_Shown = tuple[str, str, str]
+
+
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> _Shown | None:
+    """Returns what is shown of the job now; None: the observation was not stored."""
     wait = report.wait
     cursor = connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND :state = 'PENDING' THEN state ELSE :state END,"
@@ -78,7 +84,8 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation
         " link = CASE WHEN :link = '' THEN link ELSE :link END,"
         " place = CASE WHEN :place = '' THEN place ELSE :place END"
         " WHERE job_name = :job_name AND state IN ('INTENT', 'PENDING', 'RUNNING')"
-        " AND (closed = 0 OR :is_final AND forgotten = 0 AND runner_exit IS NOT NULL)",
+        " AND (closed = 0 OR :is_final AND forgotten = 0 AND runner_exit IS NOT NULL)"
+        f" RETURNING {_SHOWN}",
         {
             "state": report.state,
             "exit_code": report.exit_code,
@@ -99,7 +106,8 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation
             "place": report.place,
         },
     )
-    return cursor.rowcount > 0
+    shown: _Shown | None = cursor.fetchone()
+    return shown
 
 
 def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
@@ -124,14 +132,18 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observati
     )
 
 
-def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
-    """Stores since when a job is unreachable, which a restart of the daemon does not reset; or that it is reachable."""
+def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> _Shown | None:
+    """Stores since when a job is unreachable, which a restart of the daemon does not reset; or that it is reachable.
+    Returns what is shown of the job now; None: nothing was stored."""
     gone = "unreachable_ms = coalesce(unreachable_ms, :now_ms), unreachable = :sentence"
-    connection.execute(
+    cursor = connection.execute(
         f"UPDATE attempts SET {gone if report.unreachable else BACK_AGAIN}"
-        " WHERE job_name = :job_name AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+        " WHERE job_name = :job_name AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
+        f" RETURNING {_SHOWN}",
         {"sentence": report.unreachable, "now_ms": now_ms, "job_name": job_name},
     )
+    shown: _Shown | None = cursor.fetchone()
+    return shown
 
 
 #: Whether an attempt has reported anything, which shows that its job ran.
@@ -157,8 +169,10 @@ def withdraw(connection: sqlite3.Connection, job_name: str, *, was_accepted: boo
 
 def is_submitted_anew(connection: sqlite3.Connection, job_name: str, about: JobHandle | None) -> bool:
     """Whether the job was submitted again after the submission `about`."""
+    if about is None:
+        return False
     row = connection.execute("SELECT handle FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
-    return about is not None and (row is None or row[0] != about.text)
+    return row is None or row[0] != about.text
 
 
 def return_to_intent(connection: sqlite3.Connection, job_name: str) -> bool:

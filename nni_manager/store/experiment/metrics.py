@@ -80,14 +80,12 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
         return Receipt(stored=Stored.FENCED)
     attempt = (found.trial_id, found.number)
     before = _replaced(connection, attempt, chunk.outbox)
-    outbox = _outbox(connection, attempt, chunk.outbox)
+    outbox = _known_outbox(connection, attempt, chunk.outbox) or _NEW_OUTBOX
     if chunk.end <= outbox.offset and chunk.start < chunk.end:
         return Receipt(stored=Stored.REPEAT, offset=outbox.offset)
     if chunk.start != outbox.offset:
         return Receipt(stored=Stored.GAP, offset=outbox.offset)
-    connection.execute(
-        "UPDATE outboxes SET offset = base + ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox.id)
-    )
+    outbox = _moved(connection, attempt, outbox, chunk)
     if before:
         chunk = replace(chunk, metrics=_without_repeats(connection, before, outbox, chunk.metrics))
     replaced = _REPLACED.format(chunk.outbox.rpartition("/")[0]) if before and outbox.is_new else ""
@@ -149,14 +147,22 @@ class _Outbox(NamedTuple):
     is_new: bool = False
 
 
-def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> _Outbox:
-    """The outbox's row, inserted if missing."""
-    known = _known_outbox(connection, attempt, name)
-    if known is not None:
-        return known
-    insert = "INSERT INTO outboxes (trial_id, attempt, name) VALUES (?, ?, ?) RETURNING id"
-    (id_,) = connection.execute(insert, (*attempt, name)).fetchone()
-    return _Outbox(id=id_, offset=0, first=0, next=0, is_new=True)
+#: Of which nothing was stored.
+_NEW_OUTBOX = _Outbox(id=0, offset=0, first=0, next=0, is_new=True)
+
+
+def _moved(
+    connection: sqlite3.Connection, attempt: tuple[str, int], outbox: _Outbox, chunk: OutboxPart
+) -> _Outbox:
+    """The outbox with its row, whose offset is the end of the chunk now."""
+    if not outbox.is_new:
+        update = "UPDATE outboxes SET offset = base + ?, lines = lines + ? WHERE id = ?"
+        connection.execute(update, (chunk.end, chunk.lines, outbox.id))
+        return outbox
+    insert = "INSERT INTO outboxes (trial_id, attempt, name, offset, lines) VALUES (?, ?, ?, ?, ?)"
+    row = connection.execute(insert, (*attempt, chunk.outbox, chunk.end, chunk.lines))
+    assert row.lastrowid is not None, "a row was inserted"
+    return outbox._replace(id=row.lastrowid)
 
 
 def _known_outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> _Outbox | None:

@@ -28,9 +28,18 @@ def load(connection: sqlite3.Connection) -> dict[str, ServiceRow]:
     return {row[0]: _row(*row) for row in rows}
 
 
+def holds(connection: sqlite3.Connection) -> dict[str, Hold | None]:
+    """Service → its hold: what a turn asks for, without the settings."""
+    rows = connection.execute("SELECT name, hold_code, hold_sentence, hold_details FROM services")
+    return {name: _hold(*hold) for name, *hold in rows}
+
+
 def _row(name: str, code: str, sentence: str, details: str, settings: str, removed: int) -> ServiceRow:
-    hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
-    return ServiceRow(name, hold, json.loads(settings), bool(removed))
+    return ServiceRow(name, _hold(code, sentence, details), json.loads(settings), bool(removed))
+
+
+def _hold(code: str, sentence: str, details: str) -> Hold | None:
+    return Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
 
 
 def remove_others(connection: sqlite3.Connection, names: Collection[str]) -> None:

@@ -103,8 +103,8 @@ def add(
     ).fetchone()
     connection.execute(
         "INSERT INTO trials (id, sequence_id, status, parameter_id, record, created_ms, wait_code, wait_sentence,"
-        " repeats, continues) VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?, ?, ?)",
-        (id, sequence_id, parameter_id, record, now_ms, wait_code, wait_sentence, repeats, continues),
+        " wait_ms, repeats, continues) VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?, ?, ?, ?)",
+        (id, sequence_id, parameter_id, record, now_ms, wait_code, wait_sentence, now_ms, repeats, continues),
     )
     return int(sequence_id)
 
@@ -159,22 +159,33 @@ def finish(
     reason: Reason,
     message: str,
     ended_ms: int,
+    started_ms: int | None = None,
     last_words: str = "",
     failure_key: str = "",
 ) -> None:
     """Ends the trial; only a resume after a stop reopens it.
 
-    `last_words`: last line of its stderr, if that explains the failure; `failure_key`: see `domain.trial`.
+    `started_ms`: its start, where the stored one is not right; `last_words`: last line of its stderr, if that explains the failure; `failure_key`: see `domain.trial`.
     """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
     ).fetchone()
     connection.execute(
-        "UPDATE trials SET status = ?, reason = ?, message = ?,"
-        " ended_ms = max(?, coalesce(started_ms, created_ms)), wait_code = '', wait_sentence = '',"
-        " wait_details = '{}', last_words = ?, failure_key = ?,"
-        " end_order = ? WHERE id = ?",
-        (status, reason, message, ended_ms, spelled(last_words), spelled(failure_key), order, id),
+        "UPDATE trials SET status = :status, reason = :reason, message = :message,"
+        " started_ms = coalesce(:started_ms, started_ms),"
+        " ended_ms = max(:ended_ms, coalesce(:started_ms, started_ms, created_ms)), wait_code = '', wait_sentence = '',"
+        " wait_details = '{}', last_words = :last_words, failure_key = :failure_key, end_order = :order WHERE id = :id",
+        {
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "started_ms": started_ms,
+            "ended_ms": ended_ms,
+            "last_words": spelled(last_words),
+            "failure_key": spelled(failure_key),
+            "order": order,
+            "id": id,
+        },
     )
 
 
