@@ -69,7 +69,8 @@ offsets; on one that has ended it ends with the ended event, again.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
 the first. Requests are carried out in their order, one spawn at a time; hello, list, read, files and facts may pass
-those that wait. A frame that is no JSON object ends the connection. Kinds of error: ``unavailable`` (disk full,
+those that wait; the answer to a spawn may be sent a moment later (50 ms), with what follows. A frame that is no JSON
+object ends the connection. Kinds of error: ``unavailable`` (disk full,
 read-only, no process: try again), ``rejected`` (never), ``invalid`` (a bug of the caller).
 
 Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer. It may hold several
@@ -136,7 +137,7 @@ through the platform's own API; `exec_channel` has what it is told and what it a
 
 import json
 import struct
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple, Union
 
 VERSION = "0.6.0"
 
@@ -307,6 +308,7 @@ _HEADER = struct.Struct(">I")
 #: Bytes before a frame's body.
 HEADER_BYTES = _HEADER.size
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
+_from_json = json.JSONDecoder().decode
 
 
 class FrameTooLarge(Exception):
@@ -319,7 +321,7 @@ def encode(message: Dict[str, Any]) -> bytes:
     return _HEADER.pack(len(body)) + body
 
 
-def frame_length(head: bytes) -> int:
+def frame_length(head: Union[bytes, bytearray]) -> int:
     """Bytes of the body that a frame's head announces. Raises FrameTooLarge."""
     (length,) = _HEADER.unpack(head)
     if length > MAX_FRAME:
@@ -335,18 +337,28 @@ class Decoder:
 
     def feed(self, data: bytes) -> List[Dict[str, Any]]:
         """Adds bytes; answers the messages that are now complete. Raises FrameTooLarge."""
+        if not self._buffer:  # most come whole
+            messages, start = _cut(data)
+            self._buffer += data[start:]
+            return messages
         self._buffer += data
-        messages = []
-        start = 0
-        while len(self._buffer) - start >= _HEADER.size:
-            length = frame_length(bytes(self._buffer[start : start + HEADER_BYTES]))
-            end = start + _HEADER.size + length
-            if len(self._buffer) < end:
-                break
-            messages.append(json.loads(self._buffer[start + _HEADER.size : end].decode()))  # bytes would be guessed at
-            start = end
+        messages, start = _cut(self._buffer)
         del self._buffer[:start]
         return messages
+
+
+def _cut(data: Union[bytes, bytearray]) -> Tuple[List[Dict[str, Any]], int]:
+    """The messages that are complete, and how many bytes they are."""
+    messages = []
+    start, size = 0, len(data)
+    while size - start >= HEADER_BYTES:
+        body = start + HEADER_BYTES
+        end = body + frame_length(data[start:body])
+        if size < end:
+            break
+        messages.append(_from_json(data[body:end].decode()))  # bytes would be guessed at
+        start = end
+    return messages, start
 
 
 def on_one_line(pem: str) -> str:

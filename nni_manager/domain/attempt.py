@@ -68,9 +68,17 @@ class Observation:
         `apart_ms`: wall clock minus steady clock of this machine (`domain.clock.apart_ms`)."""
         if not self.is_steady:
             return self
-        started_ms = None if self.started_ms is None else self.started_ms + apart_ms
-        ended_ms = None if self.ended_ms is None else self.ended_ms + apart_ms
+        started_ms, ended_ms = self.moments(apart_ms)
         return replace(self, started_ms=started_ms, ended_ms=ended_ms, is_steady=False)
+
+    def moments(self, apart_ms: int) -> tuple[int | None, int | None]:
+        """Its start and its end in milliseconds since the epoch; `apart_ms` as in `dated`, which costs more."""
+        if not self.is_steady:
+            return self.started_ms, self.ended_ms
+        return (
+            None if self.started_ms is None else self.started_ms + apart_ms,
+            None if self.ended_ms is None else self.ended_ms + apart_ms,
+        )
 
 
 class Attempt(NamedTuple):

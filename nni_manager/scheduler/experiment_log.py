@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from io import TextIOWrapper
 from pathlib import Path
@@ -21,6 +21,8 @@ current: ContextVar[str] = ContextVar("experiment", default="")
 _UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 #: Most lines of a text that are logged.
 _MOST_LINES = 40
+#: Attribute of a record that is several lines.
+_LINES = "lines"
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -50,8 +52,9 @@ class Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as lines of the log, with the traceback below where there is one."""
-        message = legible(record.getMessage())
-        line = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} {message}"
+        head = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} "
+        lines: Sequence[str] = getattr(record, _LINES, None) or [record.getMessage()]
+        line = "\n".join([head + legible(one) for one in lines])
         if record.exc_info:
             line += "\n" + _legible_lines(self.formatException(record.exc_info))
         if record.stack_info:
@@ -74,6 +77,14 @@ def legible(text: str) -> str:
 
 def _legible_lines(text: str) -> str:
     return "\n".join(map(legible, text.split("\n")))
+
+
+def write_lines(log: logging.Logger, file: str, lines: Sequence[str]) -> None:
+    """Logs several lines of INFO as one record. `file`: of the module that says so, as finding the caller would cost as
+    much as writing a line."""
+    if log.isEnabledFor(logging.INFO):
+        said = "\n".join(lines), (), None, None, {"action": "changes", _LINES: lines}
+        log.handle(log.makeRecord(log.name, logging.INFO, file, 0, *said))
 
 
 def write_text(log: logging.Logger, level: int, head: str, text: str, action: str) -> None:

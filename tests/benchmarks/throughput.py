@@ -37,6 +37,11 @@ def measure(folder: Path, table: Table) -> None:
             floor=[floor.cpu_ms for floor in bare],
             nni=nni_cpu,
         )
+        table.row(
+            f"CPU ms of an experiment's creation, its first trial included, {at_once} at a time",
+            [run.creation_ms for run in runs],
+            at_most(250),
+        )
 
 
 def against_optuna(folder: Path, table: Table) -> None:

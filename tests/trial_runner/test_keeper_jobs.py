@@ -13,6 +13,7 @@ import pytest
 from keeper_client_for_tests import Client, KeeperProcess, RefusedError, claim_of, lasting
 
 from trial_runner import protocol
+from trial_runner.keeper.serving.listener import LATE_S
 
 pytestmark = pytest.mark.acceptance
 
@@ -42,6 +43,26 @@ def test_end_is_told_by_event_state_file_and_list(
     end = json.loads(keeper.state_file("job").read_text().splitlines()[-1])
     assert (end["exit_code"], end["signal"], end["ended_ms"]) == (exit_code, number, ended["ended_ms"])
     assert sorted(os.listdir(keeper.attempt("job"))) == ["outbox", "stderr", "stdout"]
+
+
+def test_a_job_that_ends_at_once_is_told_of_in_one_piece(keeper: KeeperProcess, client: Client) -> None:
+    def first_piece(number: int) -> list[str]:
+        request = client.send("spawn", **keeper.request(f"job{number}", 'echo \'{"value": 1}\' > "$NNI_OUTBOX"'))
+        found = protocol.Decoder().feed(client.socket.recv(1 << 20))
+        client.ask("hello")
+        return ["answer" if message.get("id") == request else str(message.get("event")) for message in found]
+
+    # on a busy machine one may take longer than the moment
+    assert any(first_piece(number) == ["answer", "lines", "ended"] for number in range(20))
+
+
+def test_a_job_that_goes_on_is_told_of_alone_and_with_its_age(keeper: KeeperProcess, client: Client) -> None:
+    begun_s = time.monotonic()
+    running = keeper.spawn(client, "job", "exec sleep 1000")
+    passed_ms = 1000 * (time.monotonic() - begun_s)
+    tick_ms = 1000 / os.sysconf("SC_CLK_TCK")
+    assert running["state"] == protocol.RUNNING
+    assert 1000 * LATE_S - 2 * tick_ms <= running["started_ago_ms"] <= passed_ms + 2 * tick_ms
 
 
 def test_files_of_an_attempt_are_listed(keeper: KeeperProcess, client: Client) -> None:

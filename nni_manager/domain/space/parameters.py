@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-
 #: As NNI answers it.
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 

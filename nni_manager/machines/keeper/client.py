@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
@@ -297,39 +297,39 @@ class Keeper:
     def on_message(self, message: object) -> None:
         """Takes a message of the keeper. Raises ValueError when it is none of the wire contract's."""
         match message:
-            case {
-                "event": "lines",
-                "owner": str(owner),
+            case {"event": str(event), **fields}:
+                self._on_event(event, fields)
+            case {"id": int(number), "result": result}:
+                self._requests.answer(number, result)
+            case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
+                self._requests.refuse(number, kind, sentence)
+            case _:
+                raise ValueError("neither an answer nor an event")
+
+    def _on_event(self, event: str, fields: Mapping[Any, Any]) -> None:
+        match event, fields:
+            case "lines", {
+                "owner": str(),
                 "name": str(),
                 "outbox": str(),
                 "start": int(),
                 "end": int(),
                 "lines": list(),
             }:
-                self._on_lines(owner, cast(dict[str, Any], message))
-            case {"event": "ended", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
+                self._on_lines(fields)
+            case "ended", {"owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
                 if (listener := self._at_end(owner, name)) is not None:
                     listener.on_ended(name, job)
-            case {"event": "changed", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
+            case "changed", {"owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
                 if (listener := self._listeners.get(owner)) is not None:
                     listener.on_changed(name, job)
-            case {
-                "event": "refused",
-                "owner": str(owner),
-                "name": str(name),
-                "kind": str(kind),
-                "message": str(sentence),
-            }:
+            case "refused", {"owner": str(owner), "name": str(name), "kind": str(kind), "message": str(sentence)}:
                 if (listener := self._at_end(owner, name)) is not None:
                     listener.on_refused(name, kind, sentence)
-            case {"id": int(number), "result": result}:
-                self._requests.answer(number, result)
-            case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
-                self._requests.refuse(number, kind, sentence)
-            case {"event": str(event)} if event not in ("lines", "ended", "changed", "refused"):
-                pass  # of a newer keeper, and not for us
+            case "lines" | "ended" | "changed" | "refused", _:
+                raise ValueError(f"no event '{event}' of the wire contract")
             case _:
-                raise ValueError("neither an answer nor an event")
+                pass  # of a newer keeper, and not for us
 
     def _at_end(self, owner: str, name: str) -> Listener | None:
         """The listener that hears of a job's end next, after the watchers."""
@@ -337,11 +337,11 @@ class Keeper:
             watcher.on_end(name)
         return self._listeners.get(owner)
 
-    def _on_lines(self, owner: str, message: dict[str, Any]) -> None:
+    def _on_lines(self, message: Mapping[Any, Any]) -> None:
+        owner, lines = message["owner"], message["lines"]
         listener = self._listeners.get(owner)
         if listener is None:
             return
-        lines = message["lines"]
         stored = asyncio.ensure_future(
             listener.on_lines(message["name"], message["outbox"], message["start"], message["end"], lines)
         )

@@ -131,11 +131,12 @@ class KeeperJobs(Listener):
         heard = self._reports.get(name)
         if heard is not None and heard is not before:  # right after the answer, and newer
             return heard
+        report = self.report_of(answer)
         if answer["state"] in _ALIVE:  # of one that has ended, `reports` asks for what it reported
-            self._note_running(name, answer, is_news=False)  # its submission asks for it
+            self._note_running(name, answer, report, is_news=False)  # its submission asks for it
         elif reservation is not None:
             self._entered.on_end(name)
-        return self.report_of(answer)
+        return report
 
     async def reports(self, names: Sequence[str]) -> dict[str, Observation]:
         """The reports on these jobs. Raises PlatformUnavailable."""
@@ -197,7 +198,7 @@ class KeeperJobs(Listener):
 
     def on_changed(self, job_name: str, job: dict[str, Any]) -> None:
         if job_name not in self._forgotten_jobs:
-            self._note_running(job_name, job)
+            self._note_running(job_name, job, self.report_of(job))
 
     def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
         self._preparing.discard(job_name)
@@ -214,8 +215,10 @@ class KeeperJobs(Listener):
         if job_name in self._forgotten_jobs:
             self._reports.pop(job_name, None)
             self._forgotten_jobs.note_end(job_name, self._host.wake)
-        elif self._deliveries is None or not self._deliveries.hold_end(job_name, self.report_of(job)):
-            self._tell(job_name, self.report_of(job))
+        else:
+            report = self.report_of(job)
+            if self._deliveries is None or not self._deliveries.hold_end(job_name, report):
+                self._tell(job_name, report)
 
     def report_of(self, job: Mapping[str, Any]) -> Observation:
         """The keeper's description of a job as a report; adapters of other machines add to it."""
@@ -251,7 +254,7 @@ class KeeperJobs(Listener):
         for name, job in answer["jobs"].items():
             if job["state"] in _ALIVE:
                 if name not in self._reports:  # what came right after the answer is newer
-                    self._note_running(name, job)
+                    self._note_running(name, job, self.report_of(job))
             else:  # its end is reported after its last lines
                 self._reports.setdefault(name, _DRAINING)
         for name in answer["unknown"]:
@@ -259,13 +262,13 @@ class KeeperJobs(Listener):
             self._preparing.discard(name)
             self._tell(name, _untaken(self.unheard_of.message) if was_preparing else self.unheard_of)
 
-    def _note_running(self, name: str, job: dict[str, Any], *, is_news: bool = True) -> None:
+    def _note_running(self, name: str, job: dict[str, Any], report: Observation, *, is_news: bool = True) -> None:
         """Notes that a job runs or is about to, unless its end came in the moment between the keeper's answer and
         now."""
         known = self._reports.get(name)
         if known is None or known is self.unheard_of or known.is_untaken or not known.state.is_final:
             (self._preparing.add if job["state"] == protocol.PREPARING else self._preparing.discard)(name)
-            self._tell(name, self.report_of(job), is_news=is_news)
+            self._tell(name, report, is_news=is_news)
 
     def _tell(self, name: str, report: Observation, *, is_news: bool = True) -> None:
         self._reports[name] = report

@@ -110,7 +110,8 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
     if runner is None and platform is not None and service.state.capabilities.expects_runner and not _had_a_runner(job):
         platform = unstarted(platform)
     finding = weigh(platform, runner)
-    return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
+    doubt = _doubt(snapshot, job, finding.report, runner) if finding is not None else ""
+    return replace(finding, doubt=doubt) if finding is not None and doubt else finding
 
 
 def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerExit | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 
 from nni_manager.domain.service import Wait, WaitCode
@@ -15,8 +15,11 @@ class Choice:
 
     def __init__(self, snapshot: Snapshot, in_play: Iterable[OpenTrial]) -> None:
         self._snapshot = snapshot
-        self._open = Counter(trial.job.service for trial in in_play if trial.job is not None)
-        self._picked: Counter[str] = Counter()
+        self._open: defaultdict[str, int] = defaultdict(int)
+        self._picked: defaultdict[str, int] = defaultdict(int)
+        for trial in in_play:
+            if trial.job is not None:
+                self._open[trial.job.service] += 1
 
     def pick(self) -> str | None:
         """The service for one more attempt: the one with the fewest open attempts among those with room, the first of

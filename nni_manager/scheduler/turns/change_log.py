@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobState
-from nni_manager.scheduler.experiment_log import write_text
+from nni_manager.scheduler.experiment_log import write_lines, write_text
 from nni_manager.scheduler.planning import decisions as d
 
 log = logging.getLogger("nni_manager.experiment")
@@ -18,32 +18,52 @@ def log_changes(
     handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, Observation]]
 ) -> None:
     """Logs accepted jobs, the records that matter to users, and the last stderr lines of failed jobs."""
-    for handle in handles:
-        log.info("Job %s submitted", handle.job_name, extra={"action": "submitted"})
+    said = _Said([f"Job {handle.job_name} submitted" for handle in handles])
     for name, report in reports:
         if report.state is JobState.FAILED and report.stderr_tail:
+            said.write()
             write_text(log, logging.WARNING, f"job {name} wrote at last", report.stderr_tail, "stderr")
     for record in records:
-        _log_record(record)
+        _log_record(record, said)
         if isinstance(record, d.Finish | d.GiveUpAttempt) and record.disagreement:
-            log.warning("Trial %s: %s", record.trial_id, record.disagreement, extra={"action": "disagreement"})
+            said.warning("disagreement", f"Trial {record.trial_id}: {record.disagreement}")
+    said.write()
 
 
-def _log_record(r: d.Record) -> None:
+class _Said:
+    """What happened, as lines that are written together: several cost little more than one."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def info(self, sentence: str) -> None:
+        self._lines.append(sentence)
+
+    def warning(self, action: str, sentence: str, level: int = logging.WARNING) -> None:
+        self.write()
+        log.log(level, "%s", sentence, extra={"action": action})
+
+    def write(self) -> None:
+        """Writes the lines that are not written yet."""
+        if self._lines:
+            write_lines(log, __file__, self._lines)
+            self._lines = []
+
+
+def _log_record(r: d.Record, said: _Said) -> None:
     match r:
         case d.Finish():
             why = f" ({': '.join(filter(None, (r.reason, r.message)))})" if r.reason or r.message else ""
-            log.info("Trial %s %s%s", r.trial_id, r.status, why, extra={"action": "trial_ended"})
+            said.info(f"Trial {r.trial_id} {r.status}{why}")
         case d.GiveUpAttempt():
-            log.warning("Trial %s: %s", r.trial_id, r.sentence, extra={"action": "attempt_given_up"})
+            said.warning("attempt_given_up", f"Trial {r.trial_id}: {r.sentence}")
         case d.RequestStop():
-            log.info("Trial %s asked to stop (%s)", r.trial_id, r.by, extra={"action": "asked_to_stop"})
+            said.info(f"Trial {r.trial_id} asked to stop ({r.by})")
         case d.SetStatus():
-            why = f": {r.error}" if r.error else ""
-            log.info("Change experiment status to %s%s", r.status, why, extra={"action": "status"})
+            said.info(f"Change experiment status to {r.status}{f': {r.error}' if r.error else ''}")
             if r.status is ExperimentStatus.DONE:
-                log.info("Experiment done", extra={"action": "done"})
+                said.info("Experiment done")
         case d.PutOnHold():
-            log.error("Experiment on hold (%s): %s", r.hold.code, r.hold.sentence, extra={"action": "hold"})
+            said.warning("hold", f"Experiment on hold ({r.hold.code}): {r.hold.sentence}", logging.ERROR)
         case d.MarkUnknown():
-            log.warning("Trial %s UNKNOWN: %s", r.trial_id, r.sentence, extra={"action": "unknown"})
+            said.warning("unknown", f"Trial {r.trial_id} UNKNOWN: {r.sentence}")

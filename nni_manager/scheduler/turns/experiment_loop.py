@@ -278,8 +278,10 @@ class ExperimentLoop:
         if self._has_abandoned(result) or is_news:
             await self._note_status(result)
         self._last = result
-        shown = (self.derived_hold, self.live_services)
-        if result.records or result.shows_more or shown != self._shown:
+        if result.records or result.shows_more:
+            self._shown = None  # what is shown now is compared by the next turn that changes nothing
+            self._changed()
+        elif (shown := (self.derived_hold, self.live_services)) != self._shown:
             self._shown = shown
             self._changed()
 

@@ -110,22 +110,28 @@ class Inbox:
         A service observes a job at each of its changes, most of which change nothing here.
         """
         self.heard.update(reports)
-        news = {name: report for name, report in reports.items() if self._is_news(name, report, name in decided)}
-        if not news:
-            return
-        for name, report in news.items():
-            known, before = self._news.reports, self._news.reports.get(name)
-            if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
-                known[name] = report
-        open_ = {name: report for name, report in news.items() if name not in decided}
-        is_other_state = any(report.state is not self._reported_state(name) for name, report in open_.items())
-        self._reported.update(open_)
-        if any(report.state.is_final for report in open_.values()):
+        has_news = is_other_state = is_end = False
+        for name, report in reports.items():
+            is_decided = name in decided
+            if not self._is_news(name, report, is_decided):
+                continue
+            has_news = True
+            self._keep_later(name, report)
+            if not is_decided:
+                is_other_state |= report.state is not self._reported_state(name)
+                is_end |= report.state.is_final
+                self._reported[name] = report
+        if is_end:
             self.wake()
         elif is_other_state:
             self.wake_soon()
-        else:
+        elif has_news:
             self.wake_late()
+
+    def _keep_later(self, name: str, report: Observation) -> None:
+        before = self._news.reports.get(name)
+        if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
+            self._news.reports[name] = report
 
     def _is_news(self, name: str, report: Observation, is_decided: bool) -> bool:
         """Whether an observation may change what is stored. An end always may: one that came before its last lines was

@@ -149,7 +149,7 @@ def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tup
         if report.is_untaken and jobs.withdraw(connection, name, was_accepted=True):
             continue
         if name not in incomplete:  # its end will come again with the missing lines
-            shows_more |= jobs.set_report(connection, name, report.dated(seen.apart_ms), now_ms)
+            shows_more |= jobs.set_report(connection, name, report, now_ms, seen.apart_ms)
     for name in seen.refused:
         jobs.withdraw(connection, name)
     for name in seen.forgotten:

@@ -49,9 +49,11 @@ BACK_AGAIN = """
 """
 
 
-def set_report(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> bool:
+def set_report(
+    connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int, apart_ms: int = 0
+) -> bool:
     """Stores an observation. Final states stay, RUNNING does not become PENDING again, and UNKNOWN only sets whether
-    the job is unreachable.
+    the job is unreachable. `apart_ms`: wall clock minus steady clock, for its times.
 
     A closed attempt only takes its end, where the runner's exit decided before the platform reported it. Returns
     whether link, place or unreachability changed.
@@ -60,20 +62,26 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: Observatio
     if report.state is JobState.UNKNOWN:
         after = _set_reach(connection, job_name, report, now_ms)
     else:
-        after = _set_seen(connection, job_name, report, now_ms)
+        moments = report.moments(apart_ms)
+        after = _set_seen(connection, job_name, report, moments, now_ms)
         if after is None:
-            _hear_again(connection, job_name, report, now_ms)
+            _hear_again(connection, job_name, report, moments, now_ms)
     return after is not None and after != before
 
 
 #: What a report may change of a job besides its state.
 _SHOWN = "link, place, unreachable"
 _Shown = tuple[str, str, str]
+#: Start and end, in milliseconds since the epoch.
+_Moments = tuple[int | None, int | None]
 
 
-def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> _Shown | None:
+def _set_seen(
+    connection: sqlite3.Connection, job_name: str, report: Observation, moments: _Moments, now_ms: int
+) -> _Shown | None:
     """Returns what is shown of the job now; None: the observation was not stored."""
     wait = report.wait
+    started_ms, ended_ms = moments
     cursor = connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND :state = 'PENDING' THEN state ELSE :state END,"
         " exit_code = :exit_code, signal = :signal, native_reason = :native_reason, cause = :cause, message = :message,"
@@ -94,8 +102,8 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation
             "cause": report.cause or "",
             "message": report.message,
             "stderr_tail": report.stderr_tail,
-            "started_ms": report.started_ms,
-            "ended_ms": report.ended_ms,
+            "started_ms": started_ms,
+            "ended_ms": ended_ms,
             "is_final": report.state.is_final,
             "now_ms": now_ms,
             "job_name": job_name,
@@ -110,7 +118,9 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: Observation
     return shown
 
 
-def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> None:
+def _hear_again(
+    connection: sqlite3.Connection, job_name: str, report: Observation, moments: _Moments, now_ms: int
+) -> None:
     """Stores the first observation of a missed job that is reachable again."""
     connection.execute(
         "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
@@ -124,8 +134,7 @@ def _hear_again(connection: sqlite3.Connection, job_name: str, report: Observati
             report.cause or "",
             report.message,
             report.stderr_tail,
-            report.started_ms,
-            report.ended_ms,
+            *moments,
             now_ms if report.state.is_final else None,
             job_name,
         ),

@@ -151,9 +151,7 @@ class _Outbox(NamedTuple):
 _NEW_OUTBOX = _Outbox(id=0, offset=0, first=0, next=0, is_new=True)
 
 
-def _moved(
-    connection: sqlite3.Connection, attempt: tuple[str, int], outbox: _Outbox, chunk: OutboxPart
-) -> _Outbox:
+def _moved(connection: sqlite3.Connection, attempt: tuple[str, int], outbox: _Outbox, chunk: OutboxPart) -> _Outbox:
     """The outbox with its row, whose offset is the end of the chunk now."""
     if not outbox.is_new:
         update = "UPDATE outboxes SET offset = base + ?, lines = lines + ? WHERE id = ?"

@@ -1,10 +1,11 @@
 """The folder of an attempt: made and filled before its job starts, read on request; no path leads out of it."""
 
 import os
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, Callable, Dict
 
 from trial_runner import protocol
+from trial_runner.keeper.jobs.undo import Undo
 from trial_runner.keeper.serving.requests import Refusal, system_refusal
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import NotRegular, OpenFolder
@@ -14,7 +15,7 @@ _MAX_READ = 4 * 1024 * 1024
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-def make(folder: str, undo: ExitStack) -> None:
+def make(folder: str, undo: Undo) -> None:
     """Makes the folder where it is missing; `undo` takes back what was made. Raises OSError."""
     try:
         os.mkdir(folder, 0o700)
@@ -25,10 +26,10 @@ def make(folder: str, undo: ExitStack) -> None:
     except FileNotFoundError:
         make(os.path.dirname(folder), undo)
         os.mkdir(folder, 0o700)
-    undo.callback(_quietly, os.rmdir, folder)
+    undo.add(_quietly, os.rmdir, folder)
 
 
-def fill(folder: OpenFolder, files: Dict[str, str], undo: ExitStack) -> None:
+def fill(folder: OpenFolder, files: Dict[str, str], undo: Undo) -> None:
     """Makes the outbox folder and the files. Raises OSError, and Refusal for a name that leads out."""
     _make_below(folder, protocol.OUTBOX_FOLDER, undo)
     for name, text in files.items():
@@ -36,10 +37,10 @@ def fill(folder: OpenFolder, files: Dict[str, str], undo: ExitStack) -> None:
         if parent:
             _make_below(folder, parent, undo)
         foreign_files.write_whole(folder, name, text.encode("utf-8", "surrogateescape"))
-        undo.callback(_quietly, os.unlink, folder.path, name)
+        undo.add(_quietly, os.unlink, folder.path, name)
 
 
-def open_output(folder: OpenFolder, name: str, undo: ExitStack) -> int:
+def open_output(folder: OpenFolder, name: str, undo: Undo) -> int:
     """A descriptor that appends to `stdout` or `stderr`. Raises OSError."""
     try:
         descriptor = foreign_files.open_file(folder, name, _APPENDING)
@@ -48,7 +49,7 @@ def open_output(folder: OpenFolder, name: str, undo: ExitStack) -> int:
         descriptor = foreign_files.open_file(folder, name, _APPENDING)
     os.set_blocking(descriptor, True)  # the command inherits it
     if os.fstat(descriptor).st_size == 0:
-        undo.callback(_quietly, os.unlink, folder.path, name)
+        undo.add(_quietly, os.unlink, folder.path, name)
     return descriptor
 
 
@@ -93,9 +94,9 @@ def names(folder: str) -> Dict[str, Any]:
     return {"files": [path[len(name) + 1 :] for path in found.files], "is_complete": found.is_complete}
 
 
-def _make_below(folder: OpenFolder, name: str, undo: ExitStack) -> None:
+def _make_below(folder: OpenFolder, name: str, undo: Undo) -> None:
     for made in foreign_files.make_folder(folder, name):
-        undo.callback(_quietly, os.rmdir, folder.path, made)
+        undo.add(_quietly, os.rmdir, folder.path, made)
 
 
 def _quietly(operation: Callable[[str], None], folder: str, name: str = "") -> None:

@@ -8,7 +8,7 @@ tried again. Jobs of a keeper that is gone are recognised by pid, start time and
 import os
 import signal
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Callable, Iterator, Optional, Tuple
 
 from trial_runner import processes, protocol
@@ -16,9 +16,11 @@ from trial_runner.keeper.jobs import attempt_folder, process_tags
 from trial_runner.keeper.jobs.ending import Ending
 from trial_runner.keeper.jobs.files import Claim, End, Log, MainProcess, Record, StateFiles
 from trial_runner.keeper.jobs.job import Job, Jobs, Saving
+from trial_runner.keeper.jobs.undo import Undo
 from trial_runner.keeper.outboxes.outbox_follower import Follow
 from trial_runner.keeper.serving.requests import Refusal, SpawnRequest, system_refusal
 from trial_runner.launch import Streams, launch
+from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import OpenFolder
 
 
@@ -39,9 +41,8 @@ class Spawn:
         """A job that runs; recording its main process is left to the caller. Raises Refusal, leaving nothing behind."""
         _check_directory(request.directory)
         try:
-            with ExitStack() as undo:
-                job = self._start(request, undo)
-                undo.pop_all()
+            with Undo() as undo:
+                return self._start(request, undo)
         except OSError as error:
             raise system_refusal(error, "Starting job {}".format(request.name)) from error
         except ValueError as error:
@@ -50,37 +51,33 @@ class Spawn:
                 request.name, type(error).__name__
             )
             raise Refusal(protocol.INVALID, message) from error
-        return job
 
-    def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
+    def _start(self, request: SpawnRequest, undo: Undo) -> Job:
         processes.require_one(self._null)
         job = Job(self._claim_of(request), self._log)
         attempt_folder.make(request.attempt_directory, undo)
         if request.checkpoint:
             attempt_folder.make(request.checkpoint, undo)
         self._claim(job.claim)
-        undo.callback(self._state_files.remove, job.name)
+        undo.add(self._state_files.remove, job.name)
         with OpenFolder(request.attempt_directory) as folder:
             pid, started_ms = self._start_in(folder, job.claim, request, undo)
-        undo.callback(_abandon, pid)
+        undo.add(_abandon, pid)
         # Two descriptors were closed just now, so this process has one left.
         job.pidfd = processes.open_pidfd(pid)
-        undo.callback(os.close, job.pidfd)
+        undo.add(os.close, job.pidfd)
         stat = processes.read_stat(pid)
         assert stat is not None, "a child that was not reaped has a stat line"
         job.main = MainProcess(pid, stat.start_ticks, started_ms)
         job.is_child = True
         return job
 
-    def _start_in(self, folder: OpenFolder, claim: Claim, request: SpawnRequest, undo: ExitStack) -> Tuple[int, int]:
+    def _start_in(self, folder: OpenFolder, claim: Claim, request: SpawnRequest, undo: Undo) -> Tuple[int, int]:
         """The pid, and when it was started."""
         attempt_folder.fill(folder, request.files, undo)
-        with ExitStack() as outputs:
-            streams = [self._null]
-            for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
-                streams.append(attempt_folder.open_output(folder, name, undo))
-                outputs.callback(os.close, streams[-1])
-            return self._run(request, claim, Streams(*streams))
+        with Descriptor(attempt_folder.open_output(folder, protocol.STDOUT_FILE, undo)) as stdout:
+            with Descriptor(attempt_folder.open_output(folder, protocol.STDERR_FILE, undo)) as stderr:
+                return self._run(request, claim, Streams(self._null, stdout, stderr))
 
     def _claim(self, claim: Claim) -> None:
         try:

@@ -1,7 +1,7 @@
 """The jobs with changed outboxes: reported by the kernel, gathered for some milliseconds.
 
-Nothing is told of a job before it is as old as that: many have ended by then, and cost no watch and no wake-up.
-Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
+Nothing is told of a job in its first moment (`listener.LATE_S`): many have ended by then, and cost no watch and no
+wake-up. Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
 """
 
 import os
@@ -11,12 +11,11 @@ from trial_runner import inotify, protocol
 from trial_runner.inotify import Event, Inotify
 from trial_runner.keeper.jobs.files import Log
 from trial_runner.keeper.jobs.job import Job, Jobs
-from trial_runner.keeper.serving.listener import Connection
+from trial_runner.keeper.serving.listener import LATE_S, Connection
 from trial_runner.loop import Loop, Timer
 from trial_runner.wire import foreign_files
 
-#: Seconds between the first sign of a change, or the start of a job, and telling it: a trickle of lines becomes a few
-#: messages.
+#: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
 _GATHER_S = 0.03
 #: Seconds between looks at jobs without a watch on their folders.
 _UNWATCHED_S = 1.0
@@ -56,7 +55,7 @@ class Watches:
         """Watches a job's folders in a moment, when it counts as changed."""
         self._jobs[job.name] = job
         self._numbers[job.name] = set()
-        self._beginning[job.name] = self._loop.call_later(_GATHER_S, lambda: self._begin(job))
+        self._beginning[job.name] = self._loop.call_later(LATE_S, lambda: self._begin(job))
 
     def remove(self, job: Job) -> None:
         """Ends the following of a job that has ended. Quiet for jobs that were never added."""

@@ -8,12 +8,15 @@ from contextlib import suppress
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from trial_runner import protocol
-from trial_runner.loop import READ, WRITE, Loop
+from trial_runner.loop import READ, WRITE, Loop, Timer
 
 #: Larger ones would be asked of the kernel, and given back to it, for every message.
 _RECEIVE_BYTES = 64 * 1024
 #: Bytes unsent above which no further request is taken up: a peer that reads no answers must not fill our memory.
 _MAX_UNSENT = 4 * 1024 * 1024
+
+#: Seconds for which a message may wait for another one: an end of a short job, which leaves together with its start.
+LATE_S = 0.05
 
 Message = Dict[str, Any]
 
@@ -29,6 +32,9 @@ class Connection:
         self._received: Deque[Message] = deque()
         self._buffer = bytearray()
         self._is_flush_due = False
+        #: Messages that wait for another one, and until when.
+        self._late: List[Callable[[], Message]] = []
+        self._late_timer: Optional[Timer] = None
         self._events = READ
         self.is_open = True
         self.on_message: Callable[[Message], None] = lambda message: None
@@ -45,16 +51,35 @@ class Connection:
         """Sends a message. Quiet when it is closed. All that is sent in one turn of the loop leaves together."""
         if not self.is_open:
             return
+        self._take_late()
         self._buffer += protocol.encode(message)
         if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
+
+    def send_late(self, make: Callable[[], Message]) -> None:
+        """Sends a message, made then, with the next one or alone after a moment: what has ended by then wakes the peer
+        once."""
+        if not self.is_open:
+            return
+        self._late.append(make)
+        if self._late_timer is None:
+            self._late_timer = self._loop.call_later(LATE_S, self._flush)
+
+    def _take_late(self) -> None:
+        for make in self._late:
+            self._buffer += protocol.encode(make())
+        self._late.clear()
+        if self._late_timer is not None:
+            self._late_timer.cancel()
+            self._late_timer = None
 
     def close(self, reason: str) -> None:
         if self.is_open:
             self.is_open = False
             self._loop.unwatch(self._socket.fileno())
             self._socket.close()
+            self._late.clear()
             self._buffer.clear()
             self.on_close(reason)
 
@@ -105,6 +130,7 @@ class Connection:
 
     def _flush(self) -> None:
         self._is_flush_due = False
+        self._take_late()
         if not self.is_open or not self._buffer:
             return
         try:

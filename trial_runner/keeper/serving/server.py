@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import time
 from collections import deque
 from typing import Callable, Deque, Optional
 
@@ -157,7 +158,11 @@ class Server:
         if not connection.is_open:
             return
         try:
-            self._verbs.answer(message, connection.send)
+            # a job that ends within a moment is told of in one piece: that it runs, its results, its end
+            is_spawn = message.get("verb") == "spawn"
+            self._verbs.answer(
+                message, lambda done: _send_late(done, connection) if is_spawn else connection.send(done)
+            )
         except Exception as error:
             self._log.error(error)
             connection.send(_refused(message, fault(error)))
@@ -198,6 +203,19 @@ class Server:
         self._linger = None
         if not self._is_needed() and self._listener.close_unless_asked():
             self._loop.stop()
+
+
+def _send_late(answer: Message, connection: Connection) -> None:
+    """Sends the answer to a spawn, with the age of the job at that time."""
+    job, begun_s = answer.get("result", {}), time.monotonic()
+    age_ms = job.get("started_ago_ms")
+
+    def aged() -> Message:
+        if age_ms is not None:
+            job["started_ago_ms"] = age_ms + round(1000 * (time.monotonic() - begun_s))
+        return answer
+
+    connection.send_late(aged)
 
 
 def _refused(message: Message, refusal: Refusal) -> Message:
