@@ -109,6 +109,25 @@ async def test_closed_attempt_is_not_observed(watch: Watch) -> None:
     assert (watch.platform.observed, watch.told) == ([], [])
 
 
+async def test_short_jobs_one_after_another_are_not_looked_at() -> None:
+    watch = Watch(cast(Database, Empty()))
+    watch.observer._look_at_all = False
+    with looptime.enabled(strict=True):
+        task = asyncio.create_task(watch.observer.run())
+        for number in range(20):
+            watch.observer.add(handle(f"job{number}"))
+            await asyncio.sleep(0.03)
+            watch.observer.remove(f"job{number}")
+        watch.observer.add(handle(A))
+        watch.platform.jobs[A] = RUNNING
+        await asyncio.sleep(0.049)
+        assert watch.platform.observed == []
+        await asyncio.sleep(0.002)
+        assert watch.platform.observed == [[A]]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_changes_during_an_outage_are_not_forgotten(watch: Watch) -> None:
     await watch.observer.look()
     watch.observer.add(handle(A))

@@ -71,7 +71,11 @@ class Observer:
             self._later = asyncio.get_running_loop().call_later(wait_s, self._news.set)
 
     def remove(self, job_name: str) -> None:
+        """Removes a job that is decided; a first look that would find no other is not taken."""
         self._handles.pop(job_name, None)
+        self._changed.discard(job_name)
+        if not self._changed:
+            self._drop_later()
 
     async def run(self) -> None:
         """Ends only by cancellation."""
