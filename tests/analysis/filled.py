@@ -21,7 +21,7 @@ from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import failure_key
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.connection import connect
-from nni_manager.store.experiment import jobs, metrics, trials
+from nni_manager.store.experiment import jobs, metrics, reports, trials
 from nni_manager.store.migrate import migrate
 from tests.store.life import add_with
 
@@ -105,7 +105,7 @@ class Filled:
         jobs.intend(self.connection, Attempt(id, 1, name, service="local", intended_ms=began))
         jobs.set_handle(self.connection, JobHandle(platform="local", version=1, job_name=name, data=id))
         running = Observation(state=JobState.RUNNING, started_ms=began, place=place)
-        jobs.set_report(self.connection, name, running, began)
+        reports.set_report(self.connection, name, running, began)
         trials.set_running(self.connection, id, began)
         told = [(MetricType.PERIODICAL, value) for value in curve]
         told += [(MetricType.FINAL, final)] if final is not None else []
@@ -130,7 +130,7 @@ class Filled:
             stderr_tail=stderr,
             ended_ms=ended,
         )
-        jobs.set_report(self.connection, job_name("exp1", id, 1), report, ended)
+        reports.set_report(self.connection, job_name("exp1", id, 1), report, ended)
         jobs.close(self.connection, id, 1)
         trials.finish(
             self.connection,

@@ -50,7 +50,7 @@ from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.store import migrate
 from nni_manager.store.database import Database
-from nni_manager.store.experiment import experiments, jobs, metrics, trials
+from nni_manager.store.experiment import experiments, jobs, metrics, reports, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
 from nni_manager.web import report
@@ -396,7 +396,7 @@ def _end(
     message: str,
     report: Observation,
 ) -> None:
-    jobs.set_report(connection, _job(id, trial_id), report, CREATED_MS + 5_000)
+    reports.set_report(connection, _job(id, trial_id), report, CREATED_MS + 5_000)
     trials.finish(
         connection,
         trial_id,

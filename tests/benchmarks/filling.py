@@ -17,7 +17,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.connection import connect
-from nni_manager.store.experiment import jobs, metrics, trials
+from nni_manager.store.experiment import jobs, metrics, reports, trials
 from tests.store.life import add_with
 from trial_runner import protocol
 
@@ -46,7 +46,7 @@ def _add(connection: sqlite3.Connection, folder: Path, experiment_id: str, trial
     trials.set_running(connection, trial_id, ms)
     metrics.store(connection, _chunk(name, number), ms + _TRIAL_MS)
     report = Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=ms, ended_ms=ms + _TRIAL_MS)
-    jobs.set_report(connection, name, report, ms + _TRIAL_MS)
+    reports.set_report(connection, name, report, ms + _TRIAL_MS)
     jobs.close(connection, trial_id, 1)
     jobs.set_forgotten(connection, name)
     trials.finish(

@@ -13,7 +13,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial_status import TrialStatus
-from nni_manager.store.experiment import jobs, metrics, trials
+from nni_manager.store.experiment import jobs, metrics, reports, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt
 
 
@@ -43,7 +43,7 @@ def start(connection: sqlite3.Connection, id: str, attempt: int = 1, at: int = 0
     name = job_name(experiment, id, attempt)
     jobs.intend(connection, Attempt(id, attempt, name, service="local", intended_ms=at))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=id))
-    jobs.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=at), at)
+    reports.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=at), at)
     trials.set_running(connection, id, at)
     return name
 

@@ -17,7 +17,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters
 from nni_manager.domain.trial_status import TrialStatus
-from nni_manager.store.experiment import answers, jobs, metrics, trials
+from nni_manager.store.experiment import answers, jobs, metrics, reports, trials
 from nni_manager.store.experiment.answers import TRIAL_ORDERS
 from nni_manager.store.experiment.metrics import OutboxPart
 from tests.store.life import add, add_with, end, final, intermediate, report, start
@@ -71,10 +71,10 @@ def test_trial_with_attempts(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 3, values, at=1)
     job = start(connection, "aaaaa", at=2)
     report(connection, job, intermediate(0.25), final(0.1), at=3)
-    jobs.set_report(
+    reports.set_report(
         connection, job, Observation(state=JobState.RUNNING, place="hostA, gpu 0", link="https://there/1"), 8
     )
-    jobs.set_report(
+    reports.set_report(
         connection, job, Observation(state=JobState.FAILED, exit_code=3, stderr_tail="ö\x1b[0m", ended_ms=4), 9
     )
     end(connection, "aaaaa", "FAILED", "USER_CODE", "exit code 3", at=4)
@@ -225,10 +225,10 @@ def test_wait_reason_and_unreachable_time_of_a_job(
     add(connection, "aaaaa")
     jobs.intend(connection, Attempt("aaaaa", 1, "j", service="openpai-2", intended_ms=1))
     wait = Wait(code=WaitCode.GPU, sentence="gpu 0 is busy", details={"gpu": 0})
-    assert not jobs.set_report(connection, "j", Observation(state=JobState.PENDING, wait=wait), 2)
+    assert not reports.set_report(connection, "j", Observation(state=JobState.PENDING, wait=wait), 2)
     gone = Observation(state=JobState.UNKNOWN, unreachable="hostA does not answer")
-    assert jobs.set_report(connection, "j", gone, 3), "it says more than was known"
-    assert not jobs.set_report(connection, "j", gone, 4)
+    assert reports.set_report(connection, "j", gone, 3), "it says more than was known"
+    assert not reports.set_report(connection, "j", gone, 4)
     (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
     assert attempt["service"] == "openpai-2"
     assert attempt["wait"] == {"code": "GPU", "sentence": "gpu 0 is busy", "details": {"gpu": 0}}
@@ -241,11 +241,11 @@ def test_interruptions_are_kept(connection: sqlite3.Connection) -> None:
     jobs.intend(connection, Attempt("aaaaa", 1, "j", service="remote", intended_ms=1))
     back = Observation(state=JobState.RUNNING, started_ms=2)
     for at_ms in range(10, 1010, 10):
-        jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable=f"away {at_ms}"), at_ms)
-        jobs.set_report(connection, "j", back, at_ms + 5)
-        jobs.set_report(connection, "j", back, at_ms + 6)
-    jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable="once more"), 2000)
-    jobs.set_report(connection, "j", Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 2001)
+        reports.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable=f"away {at_ms}"), at_ms)
+        reports.set_report(connection, "j", back, at_ms + 5)
+        reports.set_report(connection, "j", back, at_ms + 6)
+    reports.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable="once more"), 2000)
+    reports.set_report(connection, "j", Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 2001)
     (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
     assert attempt["interruptions"][:1] == [{"sinceMs": 10, "untilMs": 15, "sentence": "away 10"}]
     assert len(attempt["interruptions"]) == 100, "no record grows for ever"
@@ -256,10 +256,10 @@ def test_a_job_that_is_known_to_be_kept_is_out_of_reach_no_more(connection: sqli
     """Nothing else is said of it."""
     add(connection, "aaaaa")
     jobs.intend(connection, Attempt("aaaaa", 1, "j", service="remote", intended_ms=1))
-    jobs.set_report(connection, "j", Observation(state=JobState.RUNNING, started_ms=2), 3)
-    jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable="hostA does not answer"), 4)
+    reports.set_report(connection, "j", Observation(state=JobState.RUNNING, started_ms=2), 3)
+    reports.set_report(connection, "j", Observation(state=JobState.UNKNOWN, unreachable="hostA does not answer"), 4)
     assert jobs.why_unreachable(connection) == {"remote": ("hostA does not answer",)}
-    jobs.set_report(connection, "j", Observation(state=JobState.UNKNOWN, message="kept by an older keeper"), 5)
+    reports.set_report(connection, "j", Observation(state=JobState.UNKNOWN, message="kept by an older keeper"), 5)
     (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
     assert (attempt["state"], attempt["unreachableMs"], attempt["unreachable"]) == ("RUNNING", None, "")
     assert attempt["interruptions"] == [{"sinceMs": 4, "untilMs": 5, "sentence": "hostA does not answer"}]
@@ -405,11 +405,11 @@ def test_unreachable_trial_has_a_message_at_once(connection: sqlite3.Connection)
     add(connection, "aaaaa")
     name = start(connection, "aaaaa")
     trials.set_running(connection, "aaaaa", 5)
-    jobs.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=5), 50)
+    reports.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=5), 50)
     gone = Observation(state=JobState.UNKNOWN, unreachable="hostA unreachable since 12:00 (timeout)")
-    jobs.set_report(connection, name, gone, 60)
+    reports.set_report(connection, name, gone, 60)
     (shown,) = listed(connection)["trials"]
     told = (shown["status"], shown["message"])
     assert told == ("RUNNING", "the platform cannot be asked: hostA unreachable since 12:00 (timeout)")
-    jobs.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=5), 70)
+    reports.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=5), 70)
     assert listed(connection)["trials"][0]["message"] == ""

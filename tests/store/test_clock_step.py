@@ -7,7 +7,7 @@ import pytest
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobState
-from nni_manager.store.experiment import experiments, jobs, trials
+from nni_manager.store.experiment import experiments, reports, trials
 from tests.store.life import add, end, start
 
 pytestmark = pytest.mark.unit
@@ -52,7 +52,7 @@ def test_unreachable_since_is_shifted(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", at=2 * HOUR_MS)
     job = start(connection, "aaaaa", at=3 * HOUR_MS)
     away = Observation(state=JobState.UNKNOWN, unreachable="the machine is away")
-    jobs.set_report(connection, job, away, 4 * HOUR_MS)
+    reports.set_report(connection, job, away, 4 * HOUR_MS)
     experiments.shift_times(connection, HOUR_MS, 6 * HOUR_MS)
     (trial,) = trials.load_open(connection)
     assert trial.job is not None and trial.job.unreachable_ms == 5 * HOUR_MS
@@ -62,7 +62,7 @@ def test_end_is_never_stored_before_the_start(connection: sqlite3.Connection) ->
     """The clock was set back while no daemon ran."""
     add(connection, "aaaaa", at=5 * HOUR_MS)
     job = start(connection, "aaaaa", at=5 * HOUR_MS)
-    jobs.set_report(connection, job, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=HOUR_MS), HOUR_MS)
+    reports.set_report(connection, job, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=HOUR_MS), HOUR_MS)
     end(connection, "aaaaa", at=HOUR_MS)
     for table in ("trials", "attempts"):
         assert connection.execute(f"SELECT started_ms, ended_ms FROM {table}").fetchone() == (5 * HOUR_MS, 5 * HOUR_MS)

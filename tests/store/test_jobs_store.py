@@ -11,7 +11,7 @@ from nni_manager.domain.attempt import INTENT, PLATFORM, USER_CODE, Attempt, Obs
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.store.experiment import jobs, metrics, runners, trials
+from nni_manager.store.experiment import jobs, metrics, reports, runners, trials
 from nni_manager.store.experiment.metrics import OutboxPart
 from tests.store.life import add, one
 
@@ -62,15 +62,15 @@ def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite
 
 
 def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
+    reports.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
     jobs.set_handle(connection, HANDLE)
     assert (attempt(connection).state, attempt(connection).handle is not None) == ("RUNNING", True)
 
 
 def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, DONE, 50)
+    reports.set_report(connection, NAME, DONE, 50)
     for state in JobState:
-        jobs.set_report(connection, NAME, Observation(state=state, exit_code=99, message="later"), 50)
+        reports.set_report(connection, NAME, Observation(state=state, exit_code=99, message="later"), 50)
     job = attempt(connection)
     assert (job.state, job.exit_code, job.message, job.stderr_tail) == ("FAILED", 2, "exit code 2", "no")
 
@@ -78,31 +78,33 @@ def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> 
 @pytest.mark.parametrize("cause", [None, Reason.OUT_OF_MEMORY])
 def test_native_reason_and_cause_are_separate(connection: sqlite3.Connection, cause: Reason | None) -> None:
     told = dataclasses.replace(DONE, native_reason="RUNNER_FAILED", cause=cause)
-    jobs.set_report(connection, NAME, told, 50)
+    reports.set_report(connection, NAME, told, 50)
     job = attempt(connection)
     assert (job.native_reason, job.cause) == ("RUNNER_FAILED", cause or "")
 
 
 def test_unknown_state_changes_nothing(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, Observation(state=JobState.UNKNOWN, message="?"), 50)
+    reports.set_report(connection, NAME, Observation(state=JobState.UNKNOWN, message="?"), 50)
     assert attempt(connection).state == INTENT
 
 
 def test_start_time_is_kept(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
-    jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
+    reports.set_report(connection, NAME, Observation(state=JobState.RUNNING, started_ms=5), 50)
+    reports.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
 
 
 def test_start_time_is_never_before_the_intent(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50)
+    reports.set_report(
+        connection, NAME, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=1, ended_ms=2), 50
+    )
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (4, 4)
 
 
 def test_closed_attempt_rejects_reports_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     jobs.close(connection, "aaaaa", 1, PLATFORM)
-    jobs.set_report(connection, NAME, DONE, 50)
+    reports.set_report(connection, NAME, DONE, 50)
     jobs.set_handle(connection, HANDLE)
     assert one(connection, "SELECT state FROM attempts") == "PENDING"
     assert jobs.undecided(connection, "local") == []
@@ -129,7 +131,7 @@ def test_accepted_job_is_not_withdrawn(connection: sqlite3.Connection, what: str
     if what == "handle":
         jobs.set_handle(connection, HANDLE)
     elif what == "report":
-        jobs.set_report(connection, NAME, DONE, 50)
+        reports.set_report(connection, NAME, DONE, 50)
     else:
         jobs.close(connection, "aaaaa", 1)
     jobs.withdraw(connection, NAME)

@@ -14,7 +14,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
-from nni_manager.store.experiment import answers, experiments, jobs, metrics, runners, trials
+from nni_manager.store.experiment import answers, experiments, jobs, metrics, reports, runners, trials
 from tests.store.life import add, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
@@ -132,7 +132,7 @@ def test_unconfirmed_jobs(connection: sqlite3.Connection) -> None:
         names[id_] = start(connection, id_)
     for id_ in ("aaaaa", "bbbbb", "ccccc"):
         runners.set_exit(connection, names[id_], WORD, 9)
-    jobs.set_report(connection, names["bbbbb"], Observation(state=JobState.SUCCEEDED), 9)
+    reports.set_report(connection, names["bbbbb"], Observation(state=JobState.SUCCEEDED), 9)
     for id_ in ("aaaaa", "bbbbb", "ddddd"):
         jobs.close(connection, id_, 1)
     assert jobs.unconfirmed(connection) == {names["aaaaa"]: WORD}
@@ -143,10 +143,10 @@ def test_unconfirmed_jobs(connection: sqlite3.Connection) -> None:
 def test_late_platform_report_completes_the_attempt(connection: sqlite3.Connection, job: str) -> None:
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
-    jobs.set_report(connection, job, Observation(state=JobState.RUNNING, started_ms=1), 6)
+    reports.set_report(connection, job, Observation(state=JobState.RUNNING, started_ms=1), 6)
     assert one(connection, "SELECT state, started_ms FROM attempts") == ("RUNNING", 2)
-    jobs.set_report(connection, job, Observation(state=JobState.FAILED, exit_code=1), 7)
-    jobs.set_report(connection, job, Observation(state=JobState.LOST), 8)
+    reports.set_report(connection, job, Observation(state=JobState.FAILED, exit_code=1), 7)
+    reports.set_report(connection, job, Observation(state=JobState.LOST), 8)
     assert one(connection, "SELECT state, exit_code, final_seen_ms FROM attempts") == ("FAILED", 1, 7)
 
 
@@ -154,7 +154,7 @@ def test_forgotten_job_ignores_reports(connection: sqlite3.Connection, job: str)
     runners.set_exit(connection, job, WORD, 5)
     jobs.close(connection, "aaaaa", 1)
     jobs.set_forgotten(connection, job)
-    jobs.set_report(connection, job, Observation(state=JobState.LOST), 8)
+    reports.set_report(connection, job, Observation(state=JobState.LOST), 8)
     assert one(connection, "SELECT state FROM attempts") == "RUNNING"
 
 

@@ -22,7 +22,7 @@ from nni_manager.scheduler.planning.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, Snapshot
 from nni_manager.store import stored_state
-from nni_manager.store.experiment import experiments, history, jobs, metrics, runners, services, trials
+from nni_manager.store.experiment import experiments, history, jobs, metrics, reports, runners, services, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 
 #: Most milliseconds between two updates of the stored execution time.
@@ -149,7 +149,7 @@ def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tup
         if report.is_untaken and jobs.withdraw(connection, name, was_accepted=True):
             continue
         if name not in incomplete:  # its end will come again with the missing lines
-            shows_more |= jobs.set_report(connection, name, report, now_ms, seen.apart_ms)
+            shows_more |= reports.set_report(connection, name, report, now_ms, seen.apart_ms)
     for name in seen.refused:
         jobs.withdraw(connection, name)
     for name in seen.forgotten:
