@@ -187,7 +187,7 @@ def test_importances_are_computed_one_after_the_other(experiment: Filled, monkey
     asked = ["direction=minimize", "direction=maximize"]
     assert [experiment.asked("importance", query)["state"] for query in asked] == ["computing"] * 2
     assert [settled(experiment, "importance", query)["state"] for query in asked] == ["ready"] * 2
-    assert together == [1, 1]
+    assert len(together) >= 2 and set(together) == {1}  # some may be of questions before these
 
 
 def test_effect_bins_hold_all_results(mixed: Filled) -> None:
