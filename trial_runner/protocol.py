@@ -69,9 +69,9 @@ offsets; on one that has ended it ends with the ended event, again.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
 the first. Requests are carried out in their order, one spawn at a time; hello, list, read, files and facts may pass
-those that wait; the answer to a spawn may be sent a moment later (50 ms), with what follows. A frame that is no JSON
-object ends the connection. Kinds of error: ``unavailable`` (disk full,
-read-only, no process: try again), ``rejected`` (never), ``invalid`` (a bug of the caller).
+those that wait. That a job runs may be answered a moment later (50 ms), with what follows. A frame that is no JSON
+object ends the connection. Kinds of error: ``unavailable`` (disk full, read-only, no process: try again), ``rejected``
+(never), ``invalid`` (a bug of the caller).
 
 Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer. It may hold several
 addresses of the one manager, with blanks between: the first that answers is used.

@@ -158,11 +158,8 @@ class Server:
         if not connection.is_open:
             return
         try:
-            # a job that ends within a moment is told of in one piece: that it runs, its results, its end
             is_spawn = message.get("verb") == "spawn"
-            self._verbs.answer(
-                message, lambda done: _send_late(done, connection) if is_spawn else connection.send(done)
-            )
+            self._verbs.answer(message, lambda done: _send(done, connection, is_spawn=is_spawn))
         except Exception as error:
             self._log.error(error)
             connection.send(_refused(message, fault(error)))
@@ -205,14 +202,16 @@ class Server:
             self._loop.stop()
 
 
-def _send_late(answer: Message, connection: Connection) -> None:
-    """Sends the answer to a spawn, with the age of the job at that time."""
-    job, begun_s = answer.get("result", {}), time.monotonic()
-    age_ms = job.get("started_ago_ms")
+def _send(answer: Message, connection: Connection, *, is_spawn: bool) -> None:
+    """That a job runs is sent late, with its age then: one that ends in a moment is told of in one piece."""
+    job = answer.get("result", {}) if is_spawn else {}
+    age_ms, begun_s = job.get("started_ago_ms"), time.monotonic()
+    if age_ms is None:
+        connection.send(answer)
+        return
 
     def aged() -> Message:
-        if age_ms is not None:
-            job["started_ago_ms"] = age_ms + round(1000 * (time.monotonic() - begun_s))
+        job["started_ago_ms"] = age_ms + round(1000 * (time.monotonic() - begun_s))
         return answer
 
     connection.send_late(aged)
