@@ -185,9 +185,36 @@ async def test_a_late_answer_does_not_bring_back_what_the_reader_left(
         assert await page.evaluate("() => window.shown") == "ascending"
         assert "sort=result" in page.url
         await api.post(trials, json={"parameters": {"x": 0.125}})
-        after_a_pause_ms = 60_000  # three times as long as that fetch was held
+        after_a_pause_ms = 60_000  # three times as long as that fetch was held, at most ten seconds
         await expect(page.locator("tr[data-trial]")).to_have_count(3, timeout=after_a_pause_ms)
         await expect(heading).to_have_attribute("aria-sort", "ascending")
+        await page.goto("about:blank")
+
+
+async def test_a_fetch_that_took_a_minute_does_not_hold_up_the_next_for_minutes(
+    browser: Browser, site: str, world: World
+) -> None:
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        held.set()
+        await go_on.wait()
+        await route.continue_()
+
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
+        id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+        trials = f"/api/v1/experiments/{id_}/trials"
+        await page.clock.install()
+        await page.goto(f"{site}/experiments/{id_}/trials")
+        await page.route("**/trials", hold, times=1)
+        await api.post(trials, json={"parameters": {"x": 0.5}})
+        await held.wait()
+        await page.clock.fast_forward(60_000)
+        go_on.set()
+        await expect(page.locator("tr[data-trial]")).to_have_count(1)
+        await api.post(trials, json={"parameters": {"x": 0.25}})
+        await page.clock.fast_forward(11_000)
+        await expect(page.locator("tr[data-trial]")).to_have_count(2)
         await page.goto("about:blank")
 
 

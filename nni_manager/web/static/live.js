@@ -8,6 +8,8 @@ import { Stream } from "./stream.js";
 
 // With the time until the stream tells of a change, values are at most a second late.
 const MIN_PAUSE_MS = 600;
+// One fetch that took long, as of a machine that was suspended, must not leave the page as it was for minutes.
+const MOST_PAUSE_MS = 10_000;
 const RETRY_MS = 3000;
 const REFRESH_KEY = "nni_manager.refresh";
 
@@ -155,7 +157,8 @@ async function refreshNow() {
   const isShown = await fetchAll();
   if (!isShown) isWanted ||= isForReader;
   const took = performance.now() - begun;
-  await new Promise((resolve) => setTimeout(resolve, isShown ? Math.max(MIN_PAUSE_MS, 3 * took) : RETRY_MS));
+  const pause = Math.min(Math.max(MIN_PAUSE_MS, 3 * took), MOST_PAUSE_MS);
+  await new Promise((resolve) => setTimeout(resolve, isShown ? pause : RETRY_MS));
   isFetching = false;
   if (isWanted) refreshNow();
   else if (isStale) refreshSoon();
