@@ -155,9 +155,7 @@ class Database:
         """Commits queued writes (unless the file cannot be written), then closes all connections. Idempotent."""
         writer, self._writer = self._writer, None
         self._closing.set()
-        # the writer last: read-only connections cannot remove the write-ahead log
-        while self._idle_readers:
-            self._idle_readers.pop().close()
+        self._close_idle_readers()  # the writer last: read-only connections cannot remove the write-ahead log
         if writer is not None:
             self._queue.put(None)
             await self._loop.run_in_executor(None, writer.join)
@@ -209,16 +207,18 @@ class Database:
         return found
 
     def _give_back(self, connection: Connection, age: int) -> None:
-        if self._closing.is_set() or age != self._reader_age:
-            connection.close()
-        else:
-            self._idle_readers.append(connection)
+        self._idle_readers.append(connection)
+        if self._closing.is_set() or age != self._reader_age:  # asked afterwards: meanwhile all may have been closed
+            self._close_idle_readers()
 
     def _drop_readers(self) -> None:
         """Closes all idle readers. A reader opened while the files were read-only keeps the write-ahead log's index
         read-only for every connection of this process."""
         self._reader_age += 1
-        with suppress(IndexError):
+        self._close_idle_readers()
+
+    def _close_idle_readers(self) -> None:
+        with suppress(IndexError):  # several threads may be at it
             while True:
                 self._idle_readers.pop().close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -156,7 +157,17 @@ def filled(folder: Path, space: Any = SPACE, mode: str = "minimize") -> Iterator
             " VALUES ('exp1', 'RUNNING', ?, 'python3', ?, 0, 0)",
             (json.dumps(config), str(folder)),
         )
-        yield Filled(path, connection, KeptExperiments())
+        try:
+            yield Filled(path, connection, KeptExperiments())
+        finally:
+            _let_importances_end()
+
+
+def _let_importances_end() -> None:
+    """They are computed one after the other: those of one test would hold up those of the next."""
+    for thread in threading.enumerate():
+        if thread.name == "importance":
+            thread.join()
 
 
 def _refuse(word: str) -> None:

@@ -394,6 +394,25 @@ async def test_closing_does_not_wait_for_the_end_of_trouble(file: Path, troubles
 
 
 @pytest.mark.unit
+async def test_a_reader_that_comes_back_while_all_are_closed_is_closed(file: Path) -> None:
+    database = Database(file)
+    opened: list[Connection] = []
+
+    class Shelf(list[Connection]):
+        """The database is closed between a reader's question whether it is and its return."""
+
+        def append(self, connection: Connection) -> None:
+            database._closing.set()
+            super().append(connection)
+
+    database._idle_readers = Shelf()
+    await database.read(opened.append)
+    assert database._idle_readers == []
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
+    await database.close()
+
+
 async def test_unused_database_is_closed_quietly(tmp_path: Path) -> None:
     await Database(tmp_path / "nothing.sqlite").close()
     assert os.listdir(tmp_path) == []

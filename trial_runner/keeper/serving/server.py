@@ -203,7 +203,7 @@ class Server:
 
 
 def _send(answer: Message, connection: Connection, *, is_spawn: bool) -> None:
-    """That a job runs is sent late, with its age then: one that ends in a moment is told of in one piece."""
+    """An answer that a job runs is sent late, with its age then: one that ends in a moment is told of in one piece."""
     job = answer.get("result", {}) if is_spawn else {}
     age_ms, begun_s = job.get("started_ago_ms"), time.monotonic()
     if age_ms is None:
