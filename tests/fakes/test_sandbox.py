@@ -157,13 +157,13 @@ def test_kill_ends_with_137_and_destroy_leaves_no_exit_code(begin: Callable[...,
 
 
 def test_command_can_enter(begin: Callable[..., Path], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # first: what is inside reads it at once
     folder = begin(
         "/bin/bash",
         "-c",
         "touch /mnt/seen/ready; read -r _ </mnt/seen/pipe; exit 4",
         mounts=[Mount(tmp_path, Path("/mnt/seen"))],
     )
-    os.mkfifo(tmp_path / "pipe")
     until((tmp_path / "ready").exists)
     inside = sandbox.entering(folder, ["/bin/sh", "-c", f"cat; ls -d {tmp_path} 2>/dev/null; cat /proc/1/comm"])
     done = subprocess.run(inside, input=b"hello\n", capture_output=True, timeout=PATIENCE_S, check=False)
