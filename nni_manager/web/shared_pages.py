@@ -1,4 +1,4 @@
-"""Pages that are made once, however many connections ask for them.
+"""Pages that are made once and shared by all connections that show them.
 
 After every change each browser that shows an experiment asks for the same page. It is made once for a change, and again
 after a second; its tag (ETag) lets a browser that has it already be answered in a few bytes. However often something

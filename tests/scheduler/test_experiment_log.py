@@ -7,13 +7,19 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.job import JobState
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.experiment_log import ExperimentLog, Formatter
+from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.turns import change_log
 
 _log = logging.getLogger("nni_manager.tests")
@@ -40,6 +46,29 @@ def test_a_line_is_one_that_nni_writes(log: ExperimentLog, tmp_path: Path) -> No
 
     when = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]"
     assert re.fullmatch(when + r" INFO \(test_experiment_log\) Trial t1 SUCCEEDED\n", _written(tmp_path))
+
+
+def test_the_changes_of_a_turn_are_a_line_each_in_their_order(log: ExperimentLog, tmp_path: Path) -> None:
+    handles = [JobHandle(platform="fake", version=1, job_name=name) for name in ("a", "b")]
+    failed: dict[str, Any] = {"attempt": 1, "status": TrialStatus.FAILED, "reason": Reason.USER_CODE, "ended_ms": 1}
+    records = [
+        d.Finish(trial_id="t0", message="exit 1\nFATAL forged", **failed),
+        d.RequestStop(trial_id="t1", by=StopRequest.USER),
+        d.MarkUnknown(trial_id="t2", sentence="100 % silent\nFATAL forged"),
+        d.SetStatus(status=ExperimentStatus.DONE),
+    ]
+    change_log.log_changes(handles, records, ())
+
+    when = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] "
+    assert re.sub(when, "", _written(tmp_path)).splitlines() == [
+        "INFO (change_log) Job a submitted",
+        "INFO (change_log) Job b submitted",
+        "INFO (change_log) Trial t0 FAILED (USER_CODE: exit 1\\nFATAL forged)",
+        "INFO (change_log) Trial t1 asked to stop (USER)",
+        "WARNING (change_log) Trial t2 UNKNOWN: 100 % silent\\nFATAL forged",
+        "INFO (change_log) Change experiment status to DONE",
+        "INFO (change_log) Experiment done",
+    ]
 
 
 def test_a_traceback_follows_its_line(log: ExperimentLog, tmp_path: Path) -> None:
