@@ -216,7 +216,7 @@ def preparing(done: int = 0, size: int = 0) -> dict[str, Any]:
 def waiting() -> KeeperJobs:
     """The jobs of a service, of which `a` was accepted and does not run yet."""
     jobs = KeeperJobs(Recorder().host(unreachable_keeper()))
-    jobs._is_connected = True
+    jobs._connected.set()
     jobs.on_changed("a", preparing())
     return jobs
 
@@ -297,5 +297,5 @@ def tells(event: str) -> Callable[[KeeperJobs], None]:
 async def entered(keeper: TalkativeKeeper) -> KeeperJobs:
     jobs = KeeperJobs(Recorder().host(keeper))
     await jobs.enter()
-    jobs._is_connected = True
+    jobs._connected.set()
     return jobs

@@ -159,7 +159,7 @@ class Keeper:
 
         Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected.
         """
-        connection = self._connection or await self._until_connected()
+        connection = self._connection or await self.until_connected()
         number, answer = self._requests.add()
         connection.send({"verb": verb, "id": number, **arguments})
         patience = Patience(connection, ANSWER_TIMEOUT_S if patience_s is None else patience_s)
@@ -170,7 +170,7 @@ class Keeper:
 
     # Connection
 
-    async def _until_connected(self) -> Connection:
+    async def until_connected(self) -> Connection:
         """The connection, once there is one: while a keeper is started or looked for, this waits a moment; after
         a failure or loss it does not. Raises PlatformUnavailable."""
         with suppress(TimeoutError):

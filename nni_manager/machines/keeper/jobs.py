@@ -63,7 +63,8 @@ class KeeperJobs(Listener):
         self._reports: dict[str, Observation] = {}
         #: Jobs that were accepted and did not run when they were last heard of: the keeper has nothing of them on file.
         self._preparing: set[str] = set()
-        self._is_connected = False
+        #: Set while the keeper is connected and its jobs are followed.
+        self._connected = asyncio.Event()
         #: Two follow requests at a time would have the keeper send the same results twice.
         self._following = asyncio.Lock()
         self._deliveries = Deliveries(host, self._tell) if has_results else None
@@ -138,9 +139,15 @@ class KeeperJobs(Listener):
             self._entered.on_end(name)
         return report
 
+    async def until_connected(self) -> None:
+        """Returns when the keeper is connected; waits while a connection is made. Raises PlatformUnavailable."""
+        if not self._connected.is_set():
+            await self._entered.keeper.until_connected()
+            await self._connected.wait()
+
     async def reports(self, names: Sequence[str]) -> dict[str, Observation]:
         """The reports on these jobs. Raises PlatformUnavailable."""
-        if not self._is_connected:
+        if not self._connected.is_set():
             raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
         if any(name not in self._reports for name in names):
             await self._follow(names)
@@ -179,7 +186,7 @@ class KeeperJobs(Listener):
     # What the keeper reports
 
     async def on_connected(self) -> None:
-        self._is_connected = True
+        self._connected.set()
         try:
             await self._follow(())
             await self._forgotten_jobs.end_unknown()
@@ -281,7 +288,7 @@ class KeeperJobs(Listener):
 
     def _forget_reported(self) -> None:
         """Forgets the reports of this connection: the next one asks about jobs that it does not name."""
-        self._is_connected = False
+        self._connected.clear()
         self._reports.clear()
         if self._deliveries is not None:
             self._deliveries.drop_ends()

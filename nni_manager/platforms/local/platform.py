@@ -148,6 +148,7 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
         )
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
+        await self.jobs.until_connected()  # right after the daemon's start this is a moment, and no trouble
         reports = await self.jobs.reports([handle.job_name for handle in handles])
         return {handle: reports[handle.job_name] for handle in handles}
 

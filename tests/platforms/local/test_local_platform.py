@@ -451,3 +451,10 @@ async def test_one_checkpoint_that_cannot_be_removed_keeps_no_other(world: Local
     stays = await world.make().remove_checkpoints(handles)
     assert list(stays) == [handles[1]] and "cannot be removed" in stays[handles[1]]
     assert not list(trials.iterdir())
+
+
+async def test_a_platform_that_is_being_connected_is_waited_for(world: LocalWorld) -> None:
+    async with world.make() as platform:
+        handle = await submitted(world, platform, world.command("trial", "sleep 60"))
+    async with world.make() as platform:  # as after a start of the daemon: nobody says that the keeper is away
+        assert (await platform.observe([handle]))[handle].state is JobState.RUNNING

@@ -37,6 +37,7 @@ class ScriptedKeeper(Keeper):
 
     async def listen(self, owner: str, listener: Listener) -> None:
         self.listener = listener
+        self._needed.set()
         await listener.on_connected()
 
     def leave(self, owner: str) -> None:
