@@ -14,7 +14,8 @@ from pathlib import Path
 
 from nni_manager.app import identity, index_file
 from nni_manager.app.listening import reserves
-from nni_manager.client.data_directory import make_data_directory
+from nni_manager.client.address import POINTER_FILE
+from nni_manager.client.data_directory import LOCK, make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
@@ -46,6 +47,7 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
     _make_data_directory(data_directory)
     lock = await _lock(data_directory, wait_for_lock_s)
     try:
+        (data_directory / POINTER_FILE).unlink(missing_ok=True)  # in a copy it leads to the original's daemon
         yield lock
     finally:
         lock.release()
@@ -64,8 +66,10 @@ async def experiments(
         stack.push_async_callback(index_database.close)
         await index_file.finish_half_done(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", socket_path(settings.data_dir, "keeper"))
-        keeper = await stack.enter_async_context(connected(process))
+        if await asyncio.to_thread(identity.original_of, settings.data_dir) is not None:
+            await asyncio.to_thread(process.disown)  # first: a start that breaks off here finds the same next time
         name = await asyncio.to_thread(identity.of, settings.data_dir)
+        keeper = await stack.enter_async_context(connected(process))
         connections = Connections(name, partial(identity.place, settings.data_dir, secrets.token_hex(8)))
         connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.shared_object(Places)))
         left = Leftovers(index_database, connections, settings.data_dir)
@@ -122,7 +126,7 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
     deadline = asyncio.get_running_loop().time() + wait_s
     while True:
         try:
-            return Ownership(data_directory / "daemon.lock", f"the data directory {data_directory}")
+            return Ownership(data_directory / LOCK, f"the data directory {data_directory}")
         except AlreadyOwned as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise AlreadyOwned(

@@ -41,7 +41,7 @@ def of(data_directory: Path) -> str:
     path = data_directory / _FILE
     if not path.exists():
         _make(data_directory)
-    elif (original := _original(data_directory)) is not None:
+    elif (original := original_of(data_directory)) is not None:
         before = known(data_directory)
         _make(data_directory)
         log.warning(
@@ -75,7 +75,7 @@ def shown_to_machines(data_directory: Path) -> tuple[str, Callable[[], Mapping[s
 
     `NOBODY` and None when the next daemon will make another id, for a new directory or a copy.
     """
-    if known(data_directory) == NOBODY or _original(data_directory) is not None:
+    if known(data_directory) == NOBODY or original_of(data_directory) is not None:
         return NOBODY, None
     return known(data_directory), partial(place, data_directory)
 
@@ -106,8 +106,8 @@ def _make(data_directory: Path) -> None:
     foreign_files.write_whole(str(data_directory), _FILE, secrets.token_hex(4).encode())
 
 
-def _original(data_directory: Path) -> Path | None:
-    """The data directory of which this one is a copy; None: it is no copy, or unknown."""
+def original_of(data_directory: Path) -> Path | None:
+    """The data directory of which this one is a copy without a name of its own yet; None: it is none, or unknown."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         place = _noted_place(data_directory)
         original, inode = Path(place["directory"]), place["inode"]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from nni_manager.client.data_directory import is_taken
 from nni_manager.domain.errors import InvalidInput
 
 #: In the data directory. Written by the daemon that owns it.
@@ -82,13 +83,14 @@ def parse_url(url: str, token: str = "") -> Address:
 def find(data_directory: Path) -> Address | None:
     """The control socket of the daemon that owns the data directory; None: no answer, or it is another user's.
 
-    Root may use any user's daemon; the owner of the pointer file is that user.
+    Root may use any user's daemon; the owner of the pointer file is that user. In a copy of the directory the pointer
+    names the original's daemon, which does not hold the copy's lock.
     """
     pointer = read_pointer(data_directory)
     if pointer is None:
         return None
     address = Address(socket=pointer.socket, owner=_owner(data_directory))
-    return address if _answers(address) else None
+    return address if is_taken(data_directory) and _answers(address) else None
 
 
 def read_pointer(data_directory: Path) -> Pointer | None:

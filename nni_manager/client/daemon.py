@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nni_manager.client.address import POINTER_FILE, Address, find
-from nni_manager.client.data_directory import lost_service, make_data_directory, open_lock
+from nni_manager.client.data_directory import LOCK, is_taken, lost_service, make_data_directory, open_lock
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
 from trial_runner.wire.descriptors import try_lock
@@ -22,8 +21,6 @@ from trial_runner.wire.descriptors import try_lock
 LOG_FILE = "daemon.log"
 #: Lock in the data directory, held by the command that starts the daemon.
 START_LOCK = "start.lock"
-#: Lock in the data directory, held by the daemon that owns it.
-LOCK = "daemon.lock"
 #: Seconds to wait for another command that starts the daemon; seconds after which a sentence says so.
 _LOCK_PATIENCE_S, _TELL_AFTER_S = 60.0, 2.0
 #: Seconds to wait for a daemon that runs and cannot be reached; it checks its own socket every two.
@@ -114,15 +111,6 @@ def _found_again(data_dir: Path) -> Address | None:
     while (address := find(data_dir)) is None and time.monotonic() < deadline and is_taken(data_dir):
         time.sleep(_LOOK_S)
     return address
-
-
-def is_taken(data_dir: Path) -> bool:
-    """Whether a daemon holds the lock of the data directory."""
-    try:
-        with open(data_dir / LOCK, "rb") as lock:
-            return not try_lock(lock.fileno(), fcntl.LOCK_SH)
-    except OSError:
-        return False
 
 
 def _command(data_dir: Path) -> list[str]:

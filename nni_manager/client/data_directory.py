@@ -3,6 +3,7 @@ ever."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trial_runner.wire import foreign_files
+from trial_runner.wire.descriptors import try_lock
 
 
 def make_data_directory(path: Path) -> None:
@@ -34,6 +36,19 @@ def open_lock(path: Path) -> BinaryIO:
     with suppress(OSError):
         os.fchmod(lock.fileno(), 0o600)  # another may have made it
     return lock
+
+
+#: In the data directory, held by the daemon that owns it.
+LOCK = "daemon.lock"
+
+
+def is_taken(data_directory: Path) -> bool:
+    """Whether a daemon holds the lock of the data directory."""
+    try:
+        with open(data_directory / LOCK, "rb") as lock:
+            return not try_lock(lock.fileno(), fcntl.LOCK_SH)
+    except OSError:
+        return False
 
 
 #: In the data directory.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nni_manager.client.address import POINTER_FILE, Address, Pointer, find, read_pointer
+from nni_manager.client.data_directory import LOCK, open_lock
+from trial_runner.wire.descriptors import try_lock
 
 pytestmark = pytest.mark.acceptance
 
@@ -22,6 +26,14 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """While a daemon holds the folder's lock."""
+    with open_lock(folder / LOCK) as lock:
+        assert try_lock(lock.fileno())
+        yield
+
+
 def point(folder: Path, path: object) -> None:
     (folder / POINTER_FILE).write_text(json.dumps({"socket": path, "pid": 7, "version": "1.2.3"}))
 
@@ -29,13 +41,24 @@ def point(folder: Path, path: object) -> None:
 def test_a_daemon_that_listens_is_found(folder: Path) -> None:
     path = str(folder / "control.sock")
     point(folder, path)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        assert find(folder) is None  # bound, but not listening
-        listener.listen()
-        assert find(folder) == Address(socket=path)
-    assert find(folder) is None  # the file is still there
+    with owned(folder):
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            assert find(folder) is None  # bound, but not listening
+            listener.listen()
+            assert find(folder) == Address(socket=path)
+        assert find(folder) is None  # the file is still there
     assert read_pointer(folder) == Pointer(socket=path, pid=7, version="1.2.3")
+
+
+def test_a_copied_pointer_does_not_find_the_daemon_of_the_original(folder: Path) -> None:
+    path = str(folder / "control.sock")
+    point(folder, path)
+    copy = Path(shutil.copytree(folder, folder / "copy"))
+    with owned(folder), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        assert find(folder) is not None and find(copy) is None
 
 
 @pytest.mark.parametrize("path", ["/nowhere/control.sock", "a\0b", "x" * 200])

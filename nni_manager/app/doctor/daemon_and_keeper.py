@@ -18,6 +18,7 @@ from typing import Any
 from nni_manager import __version__
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.client import address
+from nni_manager.client.data_directory import LOCK
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import NniManagerError, PlatformError
@@ -32,7 +33,7 @@ _DAEMON = "daemon"
 
 
 def look_at_daemon(data_dir: Path) -> Iterator[CheckFinding]:
-    holder = lock_holder(data_dir / "daemon.lock")
+    holder = lock_holder(data_dir / LOCK)
     found = address.find(data_dir)
     if found is not None:
         yield _ask(ManagerClient(found))
@@ -120,7 +121,7 @@ def _at_work(data_dir: Path) -> Iterator[CheckFinding]:
     pid = lock_holder(lock)
     if pid is None:
         return
-    if lock_holder(data_dir / "daemon.lock") is not None:
+    if lock_holder(data_dir / LOCK) is not None:
         yield from _holds(data_dir)
     elif not _answers(lock):
         sentence = f"process {pid} looks after trials of this machine and does not answer"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, told, warning
+from nni_manager.client.data_directory import LOCK
 from nni_manager.config import settings as configured
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
@@ -24,7 +25,7 @@ _TOO_LITTLE = 100 * _MIB
 #: Free inodes below which the check warns: a trial takes about ten.
 _FEW_FILES = 10_000
 #: Lock files; a lock held by another user blocks all commands.
-_LOCKED = ("start.lock", "daemon.lock", index.FILE, f"{index.FILE}-shm")
+_LOCKED = ("start.lock", LOCK, index.FILE, f"{index.FILE}-shm")
 
 
 def look(path: Path, disk_warning_mib: int) -> Iterator[CheckFinding]:

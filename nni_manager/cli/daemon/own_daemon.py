@@ -197,7 +197,7 @@ def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
 
 def _separate(directory: Path) -> None:
     from nni_manager.app import identity as names
-    from nni_manager.client.daemon import is_taken
+    from nni_manager.client.data_directory import is_taken
 
     if is_taken(directory):
         raise Conflict(f"the daemon of {directory} runs; end it first with `nni-manager stop`, trials go on")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -37,6 +38,12 @@ class LocalKeeper:
         self._home = _open(directory.parent)
         self._process: subprocess.Popen[bytes] | None = None
         self._started = asyncio.Event()
+
+    def disown(self) -> None:
+        """Removes the folder, a copy of another keeper's: the jobs in it would be taken for this one's, and be ended
+        when the copy says so. Raises OSError."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._directory)
 
     async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""

@@ -1,0 +1,59 @@
+"""A data directory that was copied while its daemon and trials were at work."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.client.address import find
+from tests.live_daemon import Daemon
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon in waiting: its data directory is there once the test has copied it."""
+    (tmp_path / "second").mkdir()
+    copy = Daemon(tmp_path / "second" / "data")
+    yield copy
+    copy.terminate()
+
+
+def test_what_is_done_in_a_copy_leaves_the_original_alone(
+    daemon: Daemon, copy: Daemon, code: Path, tmp_path: Path
+) -> None:
+    enough = tmp_path / "enough"
+    id_ = daemon.create(_config(enough), code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    shutil.copytree(daemon.data, copy.data, ignore=shutil.ignore_patterns("*.sock"))
+    assert find(daemon.data) is not None and find(copy.data) is None, (
+        "a command would do to one what is said of the other"
+    )
+    copy.start()
+    copy.call("POST", f"/experiments/{id_}/resume")
+    copy.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    copy.call("POST", f"/experiments/{id_}/stop")
+    copy.wait(id_, "STOPPED")
+    copy.call("DELETE", f"/experiments/{id_}")
+    enough.touch()
+    daemon.wait(id_, "DONE")
+    assert [(trial["status"], trial["attempt"]) for trial in daemon.trials(id_)] == [("SUCCEEDED", 1)] * 2
+
+
+def _config(enough: Path) -> dict[str, Any]:
+    """Trials that end once the file is there."""
+    report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"while [ ! -e {enough} ]; do sleep 0.1; done; {report}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 2,
+        "maxTrialNumber": 2,
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }
