@@ -11,9 +11,9 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from nni_manager.api import code, experiment_description, submission
 from nni_manager.api import experiment_description as description
-from nni_manager.api.context import Context, ExperimentId
+from nni_manager.api.context import ApiContext, Context, ExperimentId
 from nni_manager.api.errors import KNOWN_QUERY, documented
-from nni_manager.api.schemas.daemon import DiskUse
+from nni_manager.api.schemas.daemon import DiskUse, Wire
 from nni_manager.api.schemas.experiments import (
     Created,
     Experiment,
@@ -68,7 +68,13 @@ class ExperimentOrder(StrEnum):
     NEWEST_FIRST = "-created"
 
 
-@router.get("", operation_id="listExperiments", summary="All experiments", responses=documented(400, 503))
+@router.get(
+    "",
+    operation_id="listExperiments",
+    summary="All experiments",
+    response_model=ExperimentList,
+    responses=documented(400, 503),
+)
 async def list_all(
     context: Context,
     status: Annotated[list[ExperimentStatus] | None, Query(description="Only those with one of these.")] = None,
@@ -82,7 +88,7 @@ async def list_all(
     ] = ExperimentOrder.OLDEST_FIRST,
     limit: Annotated[int | None, Query(ge=1, le=10_000, description="How many at most; not given: all.")] = None,
     offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
-) -> ExperimentList:
+) -> Response:
     """The experiments of this daemon, stopped ones included."""
     entries = [entry for entry in await context.service.entries() if _is_called(entry, name, platform)]
     entries = [one for one in entries if tag in (None, *one.labels.tags) and archived in (None, one.labels.is_archived)]
@@ -91,7 +97,7 @@ async def list_all(
     if order is ExperimentOrder.NEWEST_FIRST:
         matching.reverse()
     page = matching[offset : None if limit is None else offset + limit]
-    return ExperimentList(total=len(matching), experiments=page)
+    return _described(ExperimentList(total=len(matching), experiments=page))
 
 
 def _is_called(entry: Entry, name: str | None, platform: str | None) -> bool:
@@ -139,25 +145,30 @@ async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], co
     return _described(await description.describe(context, id))
 
 
-@router.post("/{id}/stop", operation_id="stopExperiment", summary="Stop an experiment", responses=documented(404, 503))
-async def stop(id: ExperimentId, context: Context) -> ExperimentSummary:
+@router.post(
+    "/{id}/stop",
+    operation_id="stopExperiment",
+    summary="Stop an experiment",
+    response_model=ExperimentSummary,
+    responses=documented(404, 503),
+)
+async def stop(id: ExperimentId, context: Context) -> Response:
     """Ends its trials; answers when it is closed. Quiet for a stopped one."""
     await context.service.stop(id)
-    return await description.summarize(context, await context.service.entry(id))
+    return await _summarized(id, context)
 
 
 @router.post(
     "/{id}/resume",
     operation_id="resumeExperiment",
     summary="Go on with an experiment",
+    response_model=ExperimentSummary,
     responses=documented(400, 404, 409, 413, 503),
 )
-async def resume(
-    id: ExperimentId, context: Context, body: Annotated[Resume | None, Body()] = None
-) -> ExperimentSummary:
+async def resume(id: ExperimentId, context: Context, body: Annotated[Resume | None, Body()] = None) -> Response:
     """Opens a stopped one; clears the hold or the error of one at work. Unfinished trials run again."""
     await context.service.resume(id, _reopening(body or Resume()))
-    return await description.summarize(context, await context.service.entry(id))
+    return await _summarized(id, context)
 
 
 @router.put(
@@ -179,12 +190,13 @@ async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()
     "/view",
     operation_id="viewExperiment",
     summary="Open a stopped experiment for reading only",
+    response_model=ExperimentSummary,
     responses=documented(400, 404, 409, 503),
 )
-async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSummary:
+async def view(body: Annotated[View, Body()], context: Context) -> Response:
     """Opens an experiment for reading, also one whose folder was copied here, until `stop` or `resume`."""
     await context.service.view(body.id, _reopening(body))
-    return await description.summarize(context, await context.service.entry(body.id))
+    return await _summarized(body.id, context)
 
 
 @router.delete(
@@ -301,6 +313,10 @@ def _reopening(body: Resume | View) -> Reopening:
     )
 
 
-def _described(experiment: Experiment) -> Response:
-    """The answer with an experiment, serialised here only, not again by FastAPI."""
-    return Response(experiment.json_text(), media_type="application/json")
+async def _summarized(id_: str, context: ApiContext) -> Response:
+    return _described(await description.summarize(context, await context.service.entry(id_)))
+
+
+def _described(answer: Wire) -> Response:
+    """The answer, serialised here only, not again by FastAPI, which fails at halves of characters."""
+    return Response(answer.json_text(), media_type="application/json")

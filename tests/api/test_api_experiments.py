@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -311,6 +313,25 @@ async def test_half_a_character_that_is_stored_already_breaks_no_answer(api: htt
     assert answer.json()["config"]["searchSpace"] == {"x\ud800": {"_type": "choice", "_value": ["\ud800"]}}
     assert (await api.get(f"{EXPERIMENTS}/old/events")).status_code == 200
     assert (await api.get("/experiments/old/api/v1/nni/experiment")).status_code == 200
+
+
+async def test_half_a_character_of_the_best_trial_breaks_no_list(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("half")
+    with closing(sqlite3.connect(folder.database)) as connection, connection:
+        (record,) = connection.execute("SELECT record FROM trials WHERE id = 'good1'").fetchone()
+        odd = json.dumps({**json.loads(record), "parameters": {"f": "\ud800"}})
+        connection.execute("UPDATE trials SET record = ? WHERE id = 'good1'", (odd,))
+    entry = index.read_folder(folder)
+    await world.supervisor.index.write(lambda c: index.put(c, entry))
+    listed = await api.get(EXPERIMENTS)
+    assert listed.status_code == 200 and listed.json()["experiments"][0]["best"]["parameters"]["f"] == "\ud800"
+    for answer in (
+        await api.post(f"{EXPERIMENTS}/view", json={"id": "half"}),
+        await api.post(f"{EXPERIMENTS}/half/stop"),
+        await api.post(f"{EXPERIMENTS}/half/resume"),
+        await api.post(f"{EXPERIMENTS}/half/stop"),
+    ):
+        assert answer.status_code == 200, answer.text
 
 
 def test_an_answer_with_half_a_character_holds_no_numbers_that_are_none() -> None:
