@@ -80,7 +80,8 @@ async def _on_domain_error(_: Request, error: Exception) -> AsciiJson:
     if isinstance(error, errors.ConfigInvalid):
         content["problems"] = [asdict(problem) for problem in error.problems]
         content["warnings"] = [asdict(warning) for warning in error.warnings]
-    return AsciiJson(content, status_of(error))
+    headers = {"Retry-After": "1"} if isinstance(error, errors.Ending) else {}
+    return AsciiJson(content, status_of(error), headers)
 
 
 async def _on_validation_error(_: Request, error: Exception) -> AsciiJson:

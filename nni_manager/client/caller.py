@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,8 @@ def connect(place: ChosenDaemon) -> ManagerClient:
     from nni_manager.client import daemon
     from nni_manager.client.manager_client import ManagerClient
 
-    return ManagerClient(daemon.reach(place.data_directory))
+    again = partial(daemon.reach_again, place.data_directory)
+    return ManagerClient(daemon.reach(place.data_directory), again)
 
 
 def find(place: ChosenDaemon) -> ManagerClient | None:

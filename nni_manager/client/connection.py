@@ -22,6 +22,7 @@ from nni_manager.client.address import Address
 from nni_manager.domain.errors import (
     ConfigInvalid,
     Conflict,
+    Ending,
     InvalidInput,
     NniManagerError,
     NotFound,
@@ -66,17 +67,28 @@ def open_answer(address: Address, request: Request) -> Iterator[http.client.HTTP
     """An answer of the 2xx kind that is still arriving; leaving closes the connection."""
     connection = _connection(address, request.timeout_s)
     try:
+        _connect(connection, address)
         response = _send(connection, address, request)
         if response.status >= 300:
-            raise _error_of(response.status, response.read())
+            raise _error_of(response.status, response.read(), has_next="Retry-After" in response.headers)
         yield response
     except TimeoutError:
         raise Unreachable(f"the daemon at {address} did not answer in time; see its log") from None
     except (OSError, http.client.HTTPException) as error:
-        reason = str(error) or type(error).__name__
-        raise Unreachable(f"the daemon at {address} cannot be reached: {reason}; is it running?") from error
+        raise Unreachable(_no_answer(address, error)) from error
     finally:
         connection.close()
+
+
+def _connect(connection: http.client.HTTPConnection, address: Address) -> None:
+    try:
+        connection.connect()
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NobodyListens(_no_answer(address, error)) from error
+
+
+def _no_answer(address: Address, error: Exception) -> str:
+    return f"the daemon at {address} cannot be reached: {str(error) or type(error).__name__}; is it running?"
 
 
 def _send(connection: http.client.HTTPConnection, address: Address, request: Request) -> http.client.HTTPResponse:
@@ -139,6 +151,10 @@ class Unreachable(NniManagerError):
     """The address does not answer, or the connection broke during an answer."""
 
 
+class NobodyListens(Unreachable):
+    """There is no daemon at the address, so nothing was sent."""
+
+
 class AccessRefused(NniManagerError):
     """The listener refuses access."""
 
@@ -158,13 +174,14 @@ _ERRORS: dict[int, type[NniManagerError]] = {
 }
 
 
-def _error_of(status: int, body: bytes) -> NniManagerError:
-    """The error for an answer; its text is the answer's sentence."""
+def _error_of(status: int, body: bytes, *, has_next: bool = False) -> NniManagerError:
+    """The error for an answer; its text is the answer's sentence. `has_next`: the next daemon would do it."""
     answer = _object(body)
     if answer.get("problems"):
         return ConfigInvalid(*([_problem(one) for one in answer.get(name) or []] for name in ("problems", "warnings")))
     sentence = answer.get("error") or f"the daemon answered with status {status} and no explanation; see its log"
-    return _ERRORS.get(status, NniManagerError)(str(sentence))
+    kind = Ending if status == HTTPStatus.CONFLICT and has_next else _ERRORS.get(status, NniManagerError)
+    return kind(str(sentence))
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from nni_manager.client.address import POINTER_FILE, Address, find
+from nni_manager.client.address import POINTER_FILE, Address, find, read_pointer
 from nni_manager.client.data_directory import LOCK, is_taken, lost_service, make_data_directory, open_lock
-from nni_manager.domain.errors import InvalidInput, NniManagerError
+from nni_manager.domain.errors import Ending, InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
 from trial_runner.wire.descriptors import try_lock
 
@@ -39,6 +39,17 @@ def reach(data_dir: Path) -> Address:
         return address
     with _starting(data_dir):
         return find(data_dir) or _started(data_dir)
+
+
+def reach_again(data_dir: Path, error: NniManagerError) -> Address:
+    """The address of the daemon after one that has ended, or is about to (`error` is Ending). Raises as `reach`."""
+    if not isinstance(error, Ending):
+        return reach(data_dir)
+    ending = read_pointer(data_dir)
+    with _starting(data_dir):
+        address = find(data_dir)
+        is_next = address is not None and read_pointer(data_dir) != ending  # another command has started it
+        return address if address is not None and is_next else _started(data_dir)
 
 
 def has_nothing(data_dir: Path) -> bool:

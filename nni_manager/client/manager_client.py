@@ -4,15 +4,24 @@ camelCase, times in milliseconds."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from nni_manager.client.address import Address
-from nni_manager.client.connection import Answer, Query, Request, arriving_lines, exchange, open_answer, read_events
-from nni_manager.domain.errors import NotFound
+from nni_manager.client.connection import (
+    Answer,
+    NobodyListens,
+    Query,
+    Request,
+    arriving_lines,
+    exchange,
+    open_answer,
+    read_events,
+)
+from nni_manager.domain.errors import Ending, NniManagerError, NotFound
 
 Json = dict[str, Any]
 
@@ -50,8 +59,12 @@ class ManagerClient:
     StoreUnavailable, or NniManagerError with the daemon's sentence.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, again: Callable[[NniManagerError], Address] | None = None) -> None:
+        """`again`: finds the next daemon when this one has ended (NobodyListens) or is about to (Ending), at the first
+        call, and whenever an experiment is to be opened; None: no other is asked."""
         self.address = address
+        self._again = again
+        self._was_asked = False
 
     @property
     def is_here(self) -> bool:
@@ -103,7 +116,7 @@ class ManagerClient:
             "id": id,
         }
         body |= {name: value for name, value in given.items() if value not in ("", None)}
-        return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
+        return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S, opens=True)["id"])
 
     def plan(self, config: str, **caller: Any) -> list[Json]:
         """Where the first trials would go, by training service. `caller`: the other arguments of `create`."""
@@ -187,7 +200,7 @@ class ManagerClient:
         `secrets`: reference → new value."""
         body: Json = {"endpoint": endpoint, "workingDirectory": working_directory, "debug": debug}
         body |= {"secrets": dict(secrets)} if secrets else {}
-        return self._json("POST", f"{_experiment(id)}/resume", body)
+        return self._json("POST", f"{_experiment(id)}/resume", body, opens=True)
 
     def renew_secrets(self, id: str, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
         """`secrets`: reference → new value; others stay. `environment`: for an experiment without its private file;
@@ -198,7 +211,7 @@ class ManagerClient:
     def view(self, id: str, *, endpoint: Json | None = None, working_directory: str | None = None) -> Json:
         """Opens a stopped experiment, even one unknown to the daemon, for reading only."""
         body = {"id": id, "workingDirectory": working_directory, "endpoint": endpoint}
-        return self._json("POST", f"{_EXPERIMENTS}/view", body)
+        return self._json("POST", f"{_EXPERIMENTS}/view", body, opens=True)
 
     def delete(self, id: str) -> None:
         """Removes a stopped experiment and its folder."""
@@ -325,8 +338,9 @@ class ManagerClient:
         body: object = None,
         query: Query | None = None,
         timeout_s: float | None = _TIMEOUT_S,
+        opens: bool = False,
     ) -> Json:
-        answer: Json = json.loads(self._call(method, path, body, query, timeout_s).body)
+        answer: Json = json.loads(self._call(method, path, body, query, timeout_s, opens).body)
         return answer
 
     def _call(
@@ -336,8 +350,16 @@ class ManagerClient:
         body: object = None,
         query: Query | None = None,
         timeout_s: float | None = _TIMEOUT_S,
+        opens: bool = False,
     ) -> Answer:
         request = Request(method=method, path=path, query=query or {}, body=body, timeout_s=timeout_s)
+        is_for_any, self._was_asked = opens or not self._was_asked, True
+        try:
+            return exchange(self.address, request)
+        except (NobodyListens, Ending) as error:
+            if self._again is None or not is_for_any:
+                raise
+            self.address = self._again(error)
         return exchange(self.address, request)
 
 

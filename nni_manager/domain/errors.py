@@ -112,6 +112,10 @@ class Conflict(NniManagerError):
     """The thing exists, but its state does not allow what was asked."""
 
 
+class Ending(Conflict):
+    """The daemon is ending; the next one takes what was asked."""
+
+
 class AttemptDecided(Conflict):
     """The attempt was replaced by another; its reports are rejected."""
 

@@ -16,9 +16,17 @@ import pytest
 from nni_manager.api.application import create_application
 from nni_manager.client import manager_client
 from nni_manager.client.address import Address
-from nni_manager.client.connection import AccessRefused, Answer, Request, Unreachable, _error_of
+from nni_manager.client.connection import AccessRefused, Answer, NobodyListens, Request, Unreachable, _error_of
 from nni_manager.client.manager_client import ManagerClient
-from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
+from nni_manager.domain.errors import (
+    ConfigInvalid,
+    Conflict,
+    Ending,
+    InvalidInput,
+    NniManagerError,
+    NotFound,
+    StoreUnavailable,
+)
 from tests.api.listeners import tcp_listener
 from tests.api.world import World
 
@@ -151,12 +159,29 @@ async def test_unreachable_daemon(client: ManagerClient) -> None:
             await to_thread(ManagerClient(Address(socket=f"{folder}/nothing")).daemon)
 
 
-def test_a_silent_daemon_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ManagerClient._call, "__defaults__", (None, None, 0.05))
+async def test_what_a_daemon_did_not_do_is_asked_of_the_next(client: ManagerClient, world: World) -> None:
+    found: list[type[Exception]] = []
+
+    def again(error: NniManagerError) -> Address:
+        found.append(type(error))
+        world.supervisor.is_ending = False
+        return client.address
+
+    id_ = await create(ManagerClient(Address(socket="/nowhere/control.sock"), again), world)
+    world.supervisor.is_ending = True
+    other = await create(ManagerClient(client.address, again), world)
+    assert found == [NobodyListens, Ending]
+    assert {one["id"] for one in await to_thread(client.experiments)} == {id_, other}
+    world.supervisor.is_ending = True
+    with pytest.raises(Ending, match="try again in a moment"):
+        await create(client, world)
+
+
+def test_a_silent_daemon_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = ManagerClient(Address(port=silent.getsockname()[1]))
         with pytest.raises(Unreachable, match="did not answer in time"):
-            client._call("GET", "/healthz")
+            client._call("GET", "/healthz", timeout_s=0.05)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'{"detail": 1}'])

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from nni_manager.cli.experiment import selection, webui
-from nni_manager.cli.experiment.watch import follow
+from nni_manager.cli.experiment.watch import follow, held_interrupts, stop_interrupted
 from nni_manager.cli.output import echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, current, same_daemon, tuner_python_option
 from nni_manager.client.caller import is_text, program
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.client.connection import NobodyListens, Unreachable
+from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.programs import progress
 from nni_manager.programs.request import Source, prepare, secrets_of_experiment
 
@@ -58,8 +59,22 @@ def create(
 ) -> None:
     """Start an experiment; the daemon is started too when none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
-    id_ = client.create(endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
-    _go_on(client, id_, "started", foreground=foreground)
+    with held_interrupts("started") as held:
+        id_ = _made(client, endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
+        _tell(client, id_, "started", _hints(foreground=foreground))
+    _go_on(client, id_, held, foreground=foreground)
+
+
+def _made(client: ManagerClient, **experiment: Any) -> str:
+    """The new experiment's id. Raises what `ManagerClient.create` raises."""
+    try:
+        return client.create(**experiment)
+    except NobodyListens:
+        raise
+    except Unreachable as error:
+        raise NniManagerError(
+            f"{error} It may have started: see `nnictl experiment list` before you try again"
+        ) from None
 
 
 @click.command()
@@ -75,16 +90,15 @@ def resume(
     """Open a stopped experiment again, or continue one that is on hold."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
-    client.resume(
-        id_,
-        endpoint=_endpoint(port),
-        working_directory=_absolute(experiment_dir),
-        debug=debug,
-        **({} if experiment_dir else secrets_of_experiment(client, id_, os.environ)),
-    )
-    if found := more_trials(client.experiment(id_)):
-        warn([found])
-    _go_on(client, id_, "goes on", foreground=foreground)
+    secrets = {} if experiment_dir else secrets_of_experiment(client, id_, os.environ)
+    with held_interrupts("gone on") as held:
+        client.resume(
+            id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir), debug=debug, **secrets
+        )
+        if found := more_trials(client.experiment(id_)):
+            warn([found])
+        _tell(client, id_, "goes on", _hints(foreground=foreground))
+    _go_on(client, id_, held, foreground=foreground)
 
 
 @click.command()
@@ -111,8 +125,13 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
     return prepare(source, current(), connect, warn)
 
 
-def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
-    _tell(client, id, what, {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"})
+def _hints(*, foreground: bool) -> dict[str, str]:
+    return {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"}
+
+
+def _go_on(client: ManagerClient, id: str, interrupts: list[int], *, foreground: bool) -> None:
+    if interrupts:
+        sys.exit(stop_interrupted(client, id))
     if foreground:
         sys.exit(follow(client, id, progress.display_for(sys.stdout), where=same_daemon()))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -115,13 +117,37 @@ def follow(
             page, trials = f"`nnictl webui {id}{where}`", f"`nnictl trial ls {id}{where}`"
             click.echo(f"Experiment {id} is closed; {trials} shows its trials, {page} its page.")
     except KeyboardInterrupt:
-        return _interrupt(client, id)
+        return stop_interrupted(client, id)
     except StreamEnded:
         raise NniManagerError(broken_off(client, id)) from None
     return 0 if verdict.is_good else FAILED
 
 
-def _interrupt(client: ManagerClient, id: str) -> int:
+@contextmanager
+def held_interrupts(start: str) -> Iterator[list[int]]:
+    """Holds back a first Ctrl-C, which is noted in the list, as the daemon goes on with what it was asked; a second one
+    raises KeyboardInterrupt. `start`: such as ``started``."""
+    held: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        if held:
+            click.echo(f"It may have {start}; `nnictl experiment list` shows it.", err=True)
+            raise KeyboardInterrupt
+        held.append(number)
+        click.echo(f"\nIt is stopped as soon as it has {start}; Ctrl-C again leaves it at work …", err=True)
+
+    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
+        yield held
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield held
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def stop_interrupted(client: ManagerClient, id: str) -> int:
+    """Stops the experiment after a Ctrl-C; returns the exit code."""
     click.echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
     with waiting_for_daemon_end(client):
         client.stop(id)

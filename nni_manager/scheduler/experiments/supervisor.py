@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
+from nni_manager.domain.errors import Conflict, Ending, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
@@ -150,9 +150,9 @@ class Supervisor:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Prevents the daemon's end while an experiment is being opened. Raises Conflict if it is ending."""
+        """Prevents the daemon's end while an experiment is being opened. Raises Ending."""
         if self.is_ending:
-            raise Conflict("the daemon is ending, as no experiment was open any more; try again in a moment")
+            raise Ending("the daemon is ending, as no experiment was open any more; try again in a moment")
         self._opening += 1
         try:
             yield
