@@ -12,6 +12,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from nni_manager.client.data_directory import LOCK
+from nni_manager.store.folder import Ownership
+
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
@@ -31,7 +34,7 @@ class StandInDaemon:
 
     @contextmanager
     def running(self) -> Iterator[StandInDaemon]:
-        path = self.directory / "control.sock"
+        path, lock = self.directory / "control.sock", Ownership(self.directory / LOCK, "the stand-in's folder")
         with _Server(str(path), self._handler()) as server:
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
@@ -43,6 +46,7 @@ class StandInDaemon:
                 self.release.set()
                 server.shutdown()
                 thread.join()
+                lock.release()
 
     def answer(self, method: str, path: str) -> tuple[int, object]:
         self.requests.append((method, path))

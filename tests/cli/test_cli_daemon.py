@@ -16,7 +16,6 @@ from nni_manager.client import daemon
 from nni_manager.client.address import Address
 from nni_manager.client.data_directory import make_data_directory
 from nni_manager.domain.errors import InvalidInput, NniManagerError
-from nni_manager.store.folder import Ownership
 from tests.left_children import reaped
 
 pytestmark = pytest.mark.acceptance
@@ -142,10 +141,8 @@ def test_daemon_with_removed_socket_is_found_when_it_is_back(tmp_path: Path, mon
     monkeypatch.setattr(daemon, "_command", lambda data_dir: says)
     with StandInDaemon(tmp_path).running() as stand_in:
         hidden = (stand_in.directory / "control.json").rename(stand_in.directory / "hidden.json")
-        lock = Ownership(tmp_path / "daemon.lock", "it")
         threading.Timer(0.5, lambda: hidden.rename(stand_in.directory / "control.json")).start()
         assert daemon.reach(tmp_path) == Address(socket=str(tmp_path / "control.sock"))
-        lock.release()
 
 
 _HOLD = (

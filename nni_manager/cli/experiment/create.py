@@ -15,7 +15,6 @@ from nni_manager.cli.experiment.watch import follow, held_interrupts, stop_inter
 from nni_manager.cli.output import echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, current, same_daemon, tuner_python_option
 from nni_manager.client.caller import is_text, program
-from nni_manager.client.connection import NobodyListens, Unreachable
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.programs import progress
 from nni_manager.programs.request import Source, prepare, secrets_of_experiment
@@ -67,6 +66,8 @@ def create(
 
 def _made(client: ManagerClient, **experiment: Any) -> str:
     """The new experiment's id. Raises what `ManagerClient.create` raises."""
+    from nni_manager.client.connection import NobodyListens, Unreachable
+
     try:
         return client.create(**experiment)
     except NobodyListens:
