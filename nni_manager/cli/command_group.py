@@ -112,10 +112,19 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, NniManagerError):
         return " ".join(str(error).splitlines())
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        return f"{error.filename or _nowhere()}: {error.strerror}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return f"{error!r} at {place}; this is a fault of ours, please report it"
+
+
+def _nowhere() -> str:
+    """What an error without a file's name is most likely about."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the current folder, which was removed"
+    return "the operating system"
 
 
 def _complain(*lines: str) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from nni_manager.domain.text import require_text
 from trial_runner.wire import foreign_files
 from trial_runner.wire.descriptors import try_lock
 
@@ -20,8 +21,10 @@ from trial_runner.wire.descriptors import try_lock
 def make_data_directory(path: Path) -> None:
     """Makes the data directory if it is missing, and makes it private (NNI's are not).
 
-    A folder that holds other files too, or is another user's, keeps its mode. Raises OSError.
+    A folder that holds other files too, or is another user's, keeps its mode. Raises OSError, and InvalidInput for a
+    path that databases cannot hold.
     """
+    require_text(f"the data directory {str(path)!a}", str(path))
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = path.stat()
     is_shared = status.st_mode & stat.S_ISVTX or path in (Path.home(), Path("/"))

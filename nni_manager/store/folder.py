@@ -125,7 +125,8 @@ class Folder:
         except OSError as error:
             raise StoreUnavailable(f"the folder {self.path} cannot be read ({error.strerror})") from error
         if not is_there:
-            raise NotFound(f"the folder of experiment {self.path.name} is gone: {self.path}")
+            what, where = ("database", database) if self.path.exists() else ("folder", self.path)
+            raise NotFound(f"the {what} of experiment {self.path.name} is gone: {where}")
         return database
 
     @property

@@ -25,6 +25,7 @@ EXPECTED = {
     "NotFound": 404,
     "Conflict": 409,
     "AttemptDecided": 409,
+    "Ending": 409,
     "AlreadyOwned": 409,
     "StoreUnavailable": 503,
     "PlatformUnavailable": 503,
@@ -127,6 +128,13 @@ async def test_a_folder_that_is_gone_is_said_to_be_gone(api: httpx.AsyncClient, 
     answer = await api.get("/api/v1/experiments/seeded")
     assert answer.status_code == 404 and str(folder.path) in answer.json()["error"]
     assert (await api.get("/api/v1/experiments")).json()["experiments"][0]["id"] == "seeded"
+
+
+async def test_a_folder_without_its_database_is_not_said_to_be_gone(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    folder.database.unlink()
+    answer = await api.get("/api/v1/experiments/seeded")
+    assert answer.json()["error"].startswith(f"the database of experiment seeded is gone: {folder.database}")
 
 
 class _OnAFullDisk(Database):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from nni_manager.cli import command_group
 from nni_manager.cli.output import facts
 from nni_manager.cli.output import plain_table as table
 from nni_manager.client.formats import cut, duration, number
@@ -61,3 +65,12 @@ def test_number(value: object, expected: str) -> None:
 )
 def test_duration(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
+
+
+def test_an_error_in_a_folder_that_was_removed_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(OSError) as raised:
+        os.path.abspath("experiment.yml")
+    assert command_group._sentence(raised.value) == "the current folder, which was removed: No such file or directory"

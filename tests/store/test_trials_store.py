@@ -275,6 +275,17 @@ def test_time_after_a_kill_counts_up_to_the_last_event(connection: sqlite3.Conne
     assert experiments.load(connection).exec_ms == 4000, "nothing is counted twice"
 
 
+def test_time_after_a_kill_counts_up_to_the_last_result(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa", at=2000)
+    connection.execute("INSERT INTO outboxes (trial_id, attempt, name) VALUES ('aaaaa', 1, 'outbox/main.jsonl')")
+    connection.execute(
+        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data)"
+        " VALUES (1, 0, 'aaaaa', 1, 'PERIODICAL', 0, 8000, '1')"
+    )
+    experiments.count_to_last_event(connection, 90_000)
+    assert experiments.load(connection).exec_ms == 7000
+
+
 def test_the_end_is_when_it_ended_first(connection: sqlite3.Connection) -> None:
     ends, made_ms = [], experiments.load(connection).created_ms
     for status, now in (

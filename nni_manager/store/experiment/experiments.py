@@ -128,7 +128,10 @@ def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
 
 def count_to_last_event(connection: sqlite3.Connection, now_ms: int) -> None:
     """Counts time up to the last stored event: no process worked on the experiment after it."""
-    last_ms = "coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0)"
+    last_ms = (
+        "max(coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0),"
+        " coalesce((SELECT stored_ms FROM metrics ORDER BY id DESC LIMIT 1), 0))"
+    )
     connection.execute(
         "UPDATE experiment SET counted_ms = :now_ms,"
         f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, min(:now_ms, {last_ms}) - counted_ms) ELSE 0 END",
