@@ -57,6 +57,20 @@ async def test_pod_evicted_while_disconnected_is_preempted(tmp_path: Path, kind:
             await seen(world, platform, handle, JobState.PREEMPTED)
 
 
+NO_ROOM = "Node didn't have enough resource: cpu, requested: 4000, used: 61000, capacity: 64000"
+
+
+@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs", "adaptdljobs"])
+async def test_pod_refused_by_its_node_is_preempted(tmp_path: Path, kind: str) -> None:
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        world.control.reject(".", "OutOfcpu", NO_ROOM)
+        handle = await accepted(world, platform, "a")
+        world.control.schedulable()
+        report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert (report.native_reason, report.exit_code) == ("OutOfcpu", None)
+        assert NO_ROOM in report.message
+
+
 @every_kind
 async def test_pod_deleted_by_a_drain_is_preempted(tmp_path: Path, kind: str) -> None:
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:

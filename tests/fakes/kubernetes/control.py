@@ -53,7 +53,7 @@ class Control:
         return {"requests": self._cluster.faults.met}
 
     def clear(self) -> None:
-        """No fault, no pretence, no broken image, no lost node any more."""
+        """No fault, no pretence, no broken image, no lost node, no refused pod any more."""
         cluster = self._cluster
         cluster.faults.clear()
         cluster.pretences.clear()
@@ -61,6 +61,7 @@ class Control:
         cluster.images.private.clear()
         cluster.images.slow = 0.0
         cluster.unschedulable.clear()
+        cluster.rejected.clear()
         cluster.lost_nodes.clear()
         cluster.nodes.wake()
 
@@ -151,6 +152,10 @@ class Control:
     def schedulable(self) -> None:
         self._cluster.unschedulable.clear()
         self._cluster.nodes.wake()
+
+    def reject(self, pattern: str, reason: str, message: str) -> None:
+        """Pods with a name that fits the pattern get a node, whose kubelet refuses them: for lack of room, say."""
+        self._cluster.rejected[pattern] = (reason, message)
 
     def lose_pod(self, namespace: str, name: str) -> None:
         """Gone at once, without a word of its end: a node that was wiped."""
