@@ -1,7 +1,7 @@
 """The account of a DLWorkspace dashboard: a method for each remote call, shared by all experiments of the account.
 
 The dashboard wants the password in every address, answers many failures with 200, and a list holds what is active and
-the newest others only.
+the newest others only. A query of its database that fails is answered as if nothing had been found.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         return self.secrets.redacted(str(answer.get("error") if isinstance(answer, dict) else answer))
 
     async def status(self, job_id: str) -> Entry | None:
-        """The status of a job in the form of a list entry; None: there is no such job."""
+        """The status of a job in the form of a list entry; None: there is no such job, or a query failed there."""
         try:
             answer = await self.ask_json("GET", f"clusters/{self._cluster}/jobs/{quote(job_id, safe='')}/status")
         except Refused as error:
@@ -114,6 +114,8 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         answer = await self.ask_json("GET", path, pace="list", params={"limit": str(limit)})
         if not isinstance(answer, list):
             raise self.away("answered with something that is no list of jobs")
+        if None in answer:  # parts of the list that the service behind the dashboard did not have
+            raise self.away("could not read its database, and answered with an empty list")
         return {str(job["jobId"]): job for job in answer if isinstance(job, dict) and job.get("jobId")}
 
 

@@ -6,6 +6,7 @@ in the experiment's folder, unless the section names other shared storage.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.contract import Host, PreflightFinding, Severity
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.config import DltsConfig
@@ -39,6 +40,14 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         " containerStorageMountPoint"
     )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
+    #: Seconds between the first and the last of several answers that lack a job, before it is lost: a query that
+    #: fails there is answered like one that finds nothing.
+    missed_s: ClassVar[float] = 30.0
+
+    def __init__(self, config: DltsConfig, host: Host) -> None:
+        super().__init__(config, host)
+        #: Job name → since when no answer has had the job, by the loop's clock.
+        self._missed: dict[str, float] = {}
 
     def _account(self) -> DltsAccount:
         return DltsAccount(*_account_settings(self.config))
@@ -145,11 +154,17 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
 
     async def _asked(self, handle: JobHandle) -> Observation:
         entry = await self._status(handle.data)
-        if entry is None:
-            return Observation(state=JobState.LOST, message="DLWorkspace does not know the job any more")
-        return self._judged(handle, entry)
+        return self._not_found(handle.job_name) if entry is None else self._judged(handle, entry)
+
+    def _not_found(self, job_name: str) -> Observation:
+        """The report on a job that neither list nor status have."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._missed.setdefault(job_name, now_s) < self.missed_s:
+            return Observation(state=JobState.UNKNOWN)
+        return Observation(state=JobState.LOST, message="DLWorkspace does not know the job any more")
 
     def _judged(self, handle: JobHandle, entry: Entry) -> Observation:
+        self._missed.pop(handle.job_name, None)
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         report = dataclasses.replace(
@@ -160,6 +175,11 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         return self._noted(handle, report)
 
     # Ending
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        await super().forget(handles)
+        for handle in handles:
+            self._missed.pop(handle.job_name, None)
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():

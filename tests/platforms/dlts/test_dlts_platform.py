@@ -19,7 +19,7 @@ from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of, job_id
 from nni_manager.platforms.dlts.platform import DltsPlatform
 from tests.fakes.dlts.pod import environment
-from tests.platforms.dlts.dlts_world import EMAIL, PASSWORD, TEAM, DltsWorld
+from tests.platforms.dlts.dlts_world import EMAIL, MISSED_S, PASSWORD, TEAM, DltsWorld
 from tests.platforms.web_world import TOKEN
 from trial_runner import protocol
 
@@ -98,6 +98,32 @@ async def test_short_lists_lose_no_job(world: DltsWorld) -> None:
             await asyncio.sleep(0.03)
     found = [{turn[handle].state for turn in turns} for handle in handles]
     assert all(states <= {JobState.RUNNING, JobState.UNKNOWN} and JobState.RUNNING in states for states in found)
+
+
+async def test_list_without_a_database_is_no_list(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("behaviour", database=True)
+        await asyncio.sleep(0.03)  # longer than an answer is given again
+        with pytest.raises(PlatformUnavailable, match="database"):
+            await platform.observe([handle])
+        world.fake.control("behaviour", database=False)
+        await seen(world, platform, handle, JobState.RUNNING)
+
+
+async def test_one_answer_that_lacks_a_job_is_not_believed(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        for _ in range(2):  # a job that is seen again begins anew
+            world.fake.control("behaviour", queries=["list", "status"])
+            await asyncio.sleep(2 * MISSED_S)
+            assert (await platform.observe([handle]))[handle].state is JobState.UNKNOWN
+            world.fake.control("behaviour", queries=[])
+            await seen(world, platform, handle, JobState.RUNNING)
+        await world.vanish(handle)
+        await seen(world, platform, handle, JobState.LOST)
 
 
 async def test_unknown_status_changes_nothing(world: DltsWorld) -> None:
