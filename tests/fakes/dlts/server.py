@@ -103,6 +103,8 @@ class Dashboard(FakeService):
             job.is_begun = True
         elif verb == "status":
             job.forced = status
+        elif verb == "owner":
+            job.userName = status
         else:
             {"kill": self.cluster.kill, "remove": self.cluster.remove}[verb](job)
         self.advance()

@@ -165,6 +165,43 @@ async def test_one_call_kills_many_jobs(world: DltsWorld) -> None:
             await seen(world, platform, handle, JobState.CANCELLED)
 
 
+@pytest.mark.parametrize("query", ["update", "select"])
+async def test_kill_that_fails_in_a_200_is_asked_for_again(world: DltsWorld, query: str) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("behaviour", queries=[query])
+        with pytest.raises(PlatformUnavailable, match=f"did not kill the job {handle.data}"):
+            await platform.cancel([handle], 0)
+        world.fake.control("behaviour", queries=[])
+        await platform.cancel([handle], 0)
+        await seen(world, platform, handle, JobState.CANCELLED)
+
+
+async def test_kill_of_ended_and_unknown_jobs_is_quiet(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        killed, unknown = [await running(world, platform, f"t{number}") for number in range(2)]
+        await world.vanish(unknown)
+        for _ in range(2):
+            await platform.cancel([killed, unknown], 0)
+
+
+async def test_job_that_the_account_may_not_kill_is_named(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        theirs, ours = [await running(world, platform, f"t{number}") for number in range(2)]
+        world.fake.control("owner", id=theirs.data, status="bob@example.com")
+        for _ in range(2):
+            await platform.cancel([theirs, ours], 0)
+        await seen(world, platform, ours, JobState.CANCELLED)
+    said = [one.message for one in caplog.records if theirs.data in one.message]
+    assert said == [
+        f"DLWorkspace does not let {EMAIL} kill the job {theirs.data}, which is another account's; "
+        "kill it in the dashboard as its owner"
+    ]
+
+
 async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     world.pretend()
