@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,6 +31,8 @@ from nni_manager.web_services.jobs import WebJobs
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
 #: DLWorkspace's message for every failure to store a job, also for an id that is in use.
 _NOT_STORED = "Cannot add job into database"
+#: Jobs of a round that are asked about why they failed, and seconds for all of them.
+_MOST_EXPLAINED, _EXPLAINED_S = 10, 5.0
 
 
 class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
@@ -148,9 +151,25 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         entries = {handle: listed[handle.data] for handle in handles if handle.data in listed}
         unlisted = self._unlisted.due([handle for handle in handles if handle not in entries])
         asked = {handle: await self._asked(handle) for handle in unlisted}
+        entries |= await self._explained(entries)
         reports = {handle: self._judged(handle, entry) for handle, entry in entries.items()} | asked
         unknown = Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return {handle: self._folders.told(handle.job_name, reports.get(handle, unknown)) for handle in handles}
+
+    async def _explained(self, entries: Mapping[JobHandle, Entry]) -> dict[JobHandle, Entry]:
+        """The entries of jobs that have just failed with the service's words, which a list lacks.
+
+        No end waits for its words: some jobs of a round are asked about, within a time.
+        """
+        failed = [handle for handle, entry in entries.items() if _has_failed(entry)]
+        new = [handle for handle in failed if handle.job_name not in self._ended]
+        found: dict[JobHandle, Entry] = {}
+        with suppress(TimeoutError, PlatformUnavailable, BadCredentials):
+            async with asyncio.timeout(_EXPLAINED_S):
+                for handle in new[:_MOST_EXPLAINED]:
+                    if (entry := await self._status(handle.data)) is not None and _has_failed(entry):
+                        found[handle] = entry
+        return found
 
     async def _asked(self, handle: JobHandle) -> Observation:
         entry = await self._status(handle.data)
@@ -194,6 +213,10 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
 
     async def _kill(self, ids: Sequence[str]) -> None:
         await self._lease.call(lambda account: account.kill(ids))
+
+
+def _has_failed(entry: Entry) -> bool:
+    return states.job_state(str(entry.get("jobStatus"))) is JobState.FAILED
 
 
 def _value(config: DltsConfig, field: str) -> str:

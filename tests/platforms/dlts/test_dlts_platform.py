@@ -202,6 +202,23 @@ async def test_job_that_the_account_may_not_kill_is_named(world: DltsWorld, capl
     ]
 
 
+async def test_failure_has_the_words_of_the_service(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        handle = await taken(world, platform, world.command("aaaaa", "exit 3"))
+        await world.start_job(handle.job_name)
+        report = await seen(world, platform, handle, *_END)
+    assert (report.state, report.message) == (JobState.FAILED, "DLWorkspace: pod failed")
+
+
+async def test_failure_is_told_without_words_that_cannot_be_had(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        handle = await taken(world, platform, world.command("aaaaa", "exit 3"))
+        world.fake.control("behaviour", queries=["status"])
+        await world.start_job(handle.job_name)
+        report = await seen(world, platform, handle, *_END)
+    assert (report.state, report.message) == (JobState.FAILED, "DLWorkspace: the job failed")
+
+
 async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     world.pretend()
