@@ -165,3 +165,35 @@ def test_unknown_job_is_404_by_status_and_empty_by_detail(client: Client) -> Non
     assert client.call("GET", "/v2/clusters/.default/jobs/none").json() == {}
     answer = client.call("PUT", "/clusters/.default/jobs/none/status", json={"status": "killing"})
     assert (answer.status_code, answer.json()["result"][:11]) == (200, "Cannot Kill")
+
+
+LIST = "/v2/clusters/.default/teams/platform/jobs"
+
+
+def kill(client: Client, *ids: str) -> Any:
+    answer = client.call("POST", "/clusters/.default/jobs/status", json={"status": dict.fromkeys(ids, "killing")})
+    return json.loads(answer.json()["killing"])["result"] if answer.status_code == 200 else answer.status_code
+
+
+def test_failed_query_is_answered_as_if_there_were_nothing(client: Client) -> None:
+    client.fake.control("behaviour", pretended_s=60)
+    client.submit("true")
+    client.fake.control("behaviour", queries=["list", "status"])
+    assert client.call("GET", LIST).json() == []
+    assert client.call("GET", "/clusters/.default/jobs/one/status").status_code == 404
+    client.fake.control("behaviour", queries=["select"])
+    assert kill(client, "one") == {}
+    client.fake.control("behaviour", queries=["update"])
+    assert kill(client, "one") == {"one": "failed to kill"}
+    client.fake.control("behaviour", queries=[])
+    assert kill(client, "one", "none") == {"one": "successfully killed"}
+    assert client.ended() == "killed"
+    assert kill(client, "one") == {"one": 'cannot kill a(n) "killed" job'}
+
+
+def test_list_without_a_database_is_four_times_null(client: Client) -> None:
+    client.fake.control("behaviour", database=True)
+    answer = client.call("GET", LIST)
+    assert (answer.status_code, answer.json()) == (200, [None] * 4)
+    assert client.call("GET", "/clusters/.default/jobs/one/status").status_code == 502
+    assert kill(client, "one") == 502

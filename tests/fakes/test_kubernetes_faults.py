@@ -55,6 +55,18 @@ async def test_answer_is_lost(world: TestCluster, core: client.CoreV1Api, drop: 
     assert ("a" in names) is made
 
 
+@pytest.mark.parametrize(("message", "end"), [("it has no team", ": it has no team"), ("", " without explanation")])
+async def test_webhook_denies(world: TestCluster, core: client.CoreV1Api, message: str, end: str) -> None:
+    world.control.deny("configmaps", "team.example.com", message)
+    with pytest.raises(client.ApiException) as refused:
+        await core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": "a"}})
+    told = json.loads(refused.value.body)
+    assert (told["code"], told["reason"]) == (403, "Forbidden")
+    assert told["message"] == f'admission webhook "team.example.com" denied the request{end}'
+    world.control.clear()
+    await core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": "a"}})
+
+
 async def test_watch_ends_in_the_middle(world: TestCluster, core: client.CoreV1Api) -> None:
     for name in ("a", "b", "c"):
         await core.create_namespaced_config_map(NAMESPACE, named(name))

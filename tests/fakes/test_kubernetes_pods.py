@@ -293,6 +293,16 @@ async def test_pods_end_by_the_cluster(world: TestCluster, core: client.CoreV1Ap
     assert "wiped" not in names
 
 
+async def test_refused_pod_has_no_containers(world: TestCluster, core: client.CoreV1Api) -> None:
+    message = "Node didn't have enough resource: memory, requested: 4, used: 2, capacity: 3"
+    world.control.reject("full", "OutOfmemory", message)
+    await core.create_namespaced_pod(NAMESPACE, pod("full", "true"))
+    refused = (await ended(core, "full")).status
+    assert (refused.phase, refused.reason) == ("Failed", "OutOfmemory")
+    assert refused.message == f"Pod was rejected: {message}" and refused.container_statuses is None
+    await core.delete_namespaced_pod("full", NAMESPACE)
+
+
 async def test_lost_node_takes_its_pods(world: TestCluster, core: client.CoreV1Api) -> None:
     await core.create_namespaced_pod(NAMESPACE, pod("a", "sleep 300"))
     await running(core, "a")

@@ -38,6 +38,12 @@ def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> Observation
     [
         (pod(phase="Failed", state=ended(3)), JobState.FAILED, "told", 3),
         (pod(phase="Failed", state=ended(137, "OOMKilled")), JobState.FAILED, "OOMKilled", 137),
+        (pod(phase="Failed"), JobState.PREEMPTED, "told", None),
+        (pod(phase="Failed", reason="OutOfnvidia.com/gpu"), JobState.PREEMPTED, "OutOfnvidia.com/gpu", None),
+        (pod(phase="Failed", reason="TopologyAffinityError"), JobState.PREEMPTED, "TopologyAffinityError", None),
+        (pod(phase="Failed", reason="OutOfcpu", state=ended(143)), JobState.PREEMPTED, "OutOfcpu", 143),
+        (pod(phase="Failed", reason="DeadlineExceeded"), JobState.FAILED, "DeadlineExceeded", None),
+        (pod(phase="Failed", reason="DeadlineExceeded", state=ended(137)), JobState.FAILED, "DeadlineExceeded", 137),
         (pod(phase="Failed", reason="Evicted", message="low on memory"), JobState.PREEMPTED, "Evicted", None),
         (pod(phase="Failed", state=ended(143), reason="NodeLost"), JobState.PREEMPTED, "NodeLost", 143),
         (

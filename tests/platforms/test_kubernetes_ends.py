@@ -57,6 +57,42 @@ async def test_pod_evicted_while_disconnected_is_preempted(tmp_path: Path, kind:
             await seen(world, platform, handle, JobState.PREEMPTED)
 
 
+NO_ROOM = "Node didn't have enough resource: cpu, requested: 4000, used: 61000, capacity: 64000"
+
+
+@every_kind
+async def test_pod_refused_by_its_node_is_preempted(tmp_path: Path, kind: str) -> None:
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        world.control.reject(".", "OutOfcpu", NO_ROOM)
+        handle = await accepted(world, platform, "a")
+        world.control.schedulable()
+        report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert (report.native_reason, report.exit_code) == ("OutOfcpu", None)
+        assert NO_ROOM in report.message
+
+
+async def test_framework_of_a_pod_refused_by_its_node_while_disconnected_is_preempted(tmp_path: Path) -> None:
+    async with WORLDS["frameworks"](tmp_path) as world:
+        async with world.make() as platform:
+            handle = await accepted(world, platform, "a")
+        world.control.reject(".", "OutOfcpu", NO_ROOM)
+        world.control.schedulable()
+        await world.ended_there(handle)
+        await world.restart()
+        async with world.make() as platform:
+            report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert report.native_reason == "OutOfcpu" and NO_ROOM in report.message
+
+
+async def test_framework_whose_pod_the_server_refuses_is_no_command_that_failed(tmp_path: Path) -> None:
+    async with WORLDS["frameworks"](tmp_path) as world, world.make(serviceAccountName="absent") as platform:
+        handle = await accepted(world, platform, "a")
+        report = await seen(world, platform, handle, JobState.FAILED)
+        assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, "PodCreationUnknownError")
+        assert report.message.endswith('service account default/absent: serviceaccount "absent" not found')
+        assert "ErrStatus" not in report.message
+
+
 @every_kind
 async def test_pod_deleted_by_a_drain_is_preempted(tmp_path: Path, kind: str) -> None:
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:

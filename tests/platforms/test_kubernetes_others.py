@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobState
-from nni_manager.kubernetes.jobs import cluster_objects, job_memory
+from nni_manager.kubernetes.api.client import Refusal
+from nni_manager.kubernetes.jobs import cluster_objects, job_memory, submission
 from nni_manager.platform_kit.contract import NoRoom, Severity
-from nni_manager.platform_kit.testing.observing import accepted, running, seen
+from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.kubeconfig import Credentials
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
@@ -130,6 +131,34 @@ async def test_created_job_is_found_after_a_refused_secret(tmp_path: Path, statu
         handle = await accepted(world, platform, "a")
         assert len(named(world, "tfjobs.kubeflow.org")) == 1
         await seen(world, platform, handle, JobState.PENDING)
+
+
+async def test_denial_of_a_webhook_refuses_the_job_and_no_credentials(tmp_path: Path) -> None:
+    words = 'spec.tfReplicaSpecs[Worker].replicas: Forbidden: the team "bees" may have 1'
+    async with world_in(tmp_path) as world, world.make() as platform, world.make_of(world.recorder.other("b")) as other:
+        world.control.deny("tfjobs.kubeflow.org", "validator.tfjob", words)
+        with pytest.raises(SubmitRejected) as refused:
+            await insist(world, lambda: platform.submit(world.job("a")))
+        assert str(refused.value).endswith(f'admission webhook "validator.tfjob" denied the request: {words}')
+        await other.observe([])
+        assert {str(one.state) for one in world.recorder.connections.health().values()} == {"up"}
+        world.control.clear()
+        await accepted(world, platform, "a")
+
+
+DENIALS = [
+    'admission webhook "x" denied the request: no',
+    'admission webhook "x" denied the request without explanation',
+    "[denied by require-team-label] you must provide labels",
+    "ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no",
+]
+
+
+@pytest.mark.parametrize("message", DENIALS)
+@pytest.mark.parametrize("status", [401, 403])
+def test_denials_are_no_missing_rights(message: str, status: int) -> None:
+    refusal = Refusal(status=status, reason="Forbidden", message=message)
+    assert isinstance(submission.error(refusal, "create tfjobs", "default"), SubmitRejected)
 
 
 def restrict(world: KubernetesWorld) -> None:

@@ -46,6 +46,10 @@ _TAKEN = frozenset(
         "UnexpectedAdmissionError",
     }
 )
+#: How reasons begin for which a kubelet has no room for a pod: `OutOfcpu`, `OutOfnvidia.com/gpu`.
+_NO_ROOM = "OutOf"
+#: The reason of a pod that ran for longer than its own template allows.
+_TOO_LONG = "DeadlineExceeded"
 #: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
 _ENDED_BY_KUBELET = (143, 137)
 #: Events that an operator sends for every job: no reason why this one waits.
@@ -72,6 +76,11 @@ class PodEnd:
     is_taken: bool
 
     @property
+    def sentence(self) -> str:
+        """Its pod, why it ended, and what the cluster says of that."""
+        return "; ".join(filter(None, (f"pod {self.pod}: {self.reason}", self.message)))
+
+    @property
     def failed_itself(self) -> bool:
         """Whether a pod that was taken away had failed by itself: else it has the codes of SIGTERM and SIGKILL."""
         return self.exit_code not in (None, 0, *_ENDED_BY_KUBELET)
@@ -80,7 +89,7 @@ class PodEnd:
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:
     """The end of a pod's container, the named one if it has ended; None while the pod has not ended."""
     status = pod.get("status") or {}
-    taken = _taken(status) or _deleted(pod)
+    taken = _taken(status) or _deleted(pod) or _refused(status)
     ended = [_terminated(one) for one in _statuses(status) if _terminated(one)]
     wanted = [one for one in ended if one["name"] == container] or ended
     if status.get("phase") not in ("Failed", "Succeeded") and not taken:
@@ -116,7 +125,7 @@ def _taken(status: Object) -> str:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return str(condition.get("reason") or "DisruptionTarget")
     reason = str(status.get("reason") or "")
-    return reason if reason in _TAKEN or reason.startswith("Outof") else ""
+    return reason if reason in _TAKEN or reason.startswith(_NO_ROOM) else ""
 
 
 def _deleted(pod: Object) -> str:
@@ -128,10 +137,19 @@ def _deleted(pod: Object) -> str:
     return "" if any(code and code not in _ENDED_BY_KUBELET for code in codes) else "Deleted"
 
 
+def _refused(status: Object) -> str:
+    """The reason of a pod that failed before any container of it ran, as its node did not admit it; empty: a container
+    has ended, or the pod's own time limit was over."""
+    if status.get("phase") != "Failed" or any(_terminated(one) for one in _statuses(status)):
+        return ""
+    reason = str(status.get("reason") or "Failed")
+    return "" if reason == _TOO_LONG else reason
+
+
 def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
     """The pod's end that explains the job's: the first that failed by itself, else one that the cluster caused."""
     ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
-    bad = [end for end in ends if end.exit_code or end.is_taken or end.reason == "Failed"]
+    bad = [end for end in ends if end.exit_code or end.is_taken or end.reason in ("Failed", _TOO_LONG)]
     return min(bad, key=lambda end: (end.is_taken and not end.failed_itself, end.ended_ms or 0), default=None)
 
 

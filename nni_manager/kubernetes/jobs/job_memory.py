@@ -121,7 +121,7 @@ class JobMemory:
             state=JobState.PREEMPTED,
             exit_code=end.exit_code,
             native_reason=end.reason,
-            message=f"pod {end.pod}: {end.reason}",
+            message=end.sentence,
             ended_ms=end.ended_ms,
         ), None
 
@@ -149,7 +149,7 @@ class JobMemory:
                 found, cause=found.cause or evidence.CAUSES.get(found.native_reason), place=where
             )
         native = found.native_reason if end.reason in ("", "Error", "Failed") else end.reason
-        message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
+        message = "; ".join(filter(None, (found.message.rstrip("."), end.sentence)))
         return dataclasses.replace(
             found,
             state=JobState.PREEMPTED if end.is_taken and not end.failed_itself else JobState.FAILED,

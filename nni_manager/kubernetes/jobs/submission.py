@@ -92,6 +92,8 @@ async def create(
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 _ENDING = re.compile(r"being terminated", re.IGNORECASE)
+#: Denials by webhooks and policies, which look at the object and choose the status: 403 as a rule.
+_DENIED = re.compile(r"denied (the )?request|\[denied by", re.IGNORECASE)
 
 
 def quota(refusal: Refusal) -> Wait | None:
@@ -103,6 +105,8 @@ def quota(refusal: Refusal) -> Wait | None:
 
 def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
     """The error that a refusal stands for. `doing`: what was asked, e.g. ``create tfjobs``."""
+    if refusal.status in (400, 413, 422) or _DENIED.search(refusal.message):
+        return SubmitRejected(f"the cluster does not take it: {refusal.message}")
     if refusal.status == 401:
         return BadCredentials(f"the cluster refuses the credentials ({refusal}); log in anew")
     if refusal.status == 403 and not _ENDING.search(refusal.message):
@@ -115,6 +119,4 @@ def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
             " there",
             refused=True,
         )
-    if refusal.status in (400, 413, 422):
-        return SubmitRejected(f"the cluster does not take it: {refusal.message}")
     return PlatformUnavailable(f"the cluster cannot {doing} now ({refusal})", refused=refusal.status < 500)

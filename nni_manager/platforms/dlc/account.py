@@ -34,6 +34,8 @@ _REFUSED_KEYS = (
 )
 _REFUSED_RIGHTS = ("Forbidden", "NoPermission", "UserNotAuthorized")
 _THROTTLED = "Throttling"
+#: Beginnings of the codes for a signature that is too old or from the future; and the code for one that came before.
+_WRONG_TIME, _DOUBLED = ("InvalidTimeStamp", "IllegalTimestamp"), "SignatureNonceUsed"
 _MOST_WORDS = 300
 T = TypeVar("T")
 Item = Mapping[str, Any]
@@ -154,9 +156,23 @@ class DlcClient:
             return BadCredentials(
                 f"PAI-DLC does not let the access key do it: {text}; look at workspaceId and its rights"
             )
-        if 400 <= status < 500:
+        if status == 409 and not is_about_a_job:
+            return PlatformUnavailable(f"PAI-DLC is busy with something else: {text} ({code})", refused=True)
+        if (passing := _passing(code, text)) is not None:
+            return passing
+        if 400 <= status < 500 and status != 408:
             return DlcRefused(status, code, text)
         return PlatformUnavailable(f"PAI-DLC cannot be asked: {text or code}", refused=_is_unsent(error))
+
+
+def _passing(code: str, text: str) -> PlatformUnavailable | None:
+    """The outage that a refused signature stands for; None: the signature was good, or the key is not."""
+    if code.startswith(_WRONG_TIME):
+        sentence = f"PAI-DLC finds the time of this machine's clock wrong: {text}; set the clock"
+        return PlatformUnavailable(sentence, refused=True)
+    if code == _DOUBLED:  # sent on twice by a proxy, say: the first may have been carried out
+        return PlatformUnavailable(f"PAI-DLC got a request twice: {text}", refused=False)
+    return None
 
 
 def _is_unsent(error: BaseException | None) -> bool:
@@ -196,10 +212,8 @@ class DlcAccount(Connection):
         client, now_ms = DlcClient(self._config, credential), self._clock()
         try:
             await self._paced(self._reads, client, lambda it: it.list_jobs(tags={}, since_ms=now_ms, page=1, size=1))
-        except DlcRefused as error:  # a foreign workspace, or a wrong clock: not even a list is allowed
-            raise BadCredentials(
-                f"{error}; look at accessKeyId, workspaceId, region and this machine's clock"
-            ) from error
+        except DlcRefused as error:  # a foreign workspace: not even a list is allowed
+            raise BadCredentials(f"{error}; look at accessKeyId, workspaceId and region") from error
 
     async def use(self, credential: str) -> None:
         self._client = DlcClient(self._config, credential)

@@ -1,12 +1,13 @@
 """The account of a DLWorkspace dashboard: a method for each remote call, shared by all experiments of the account.
 
 The dashboard wants the password in every address, answers many failures with 200, and a list holds what is active and
-the newest others only.
+the newest others only. A query of its database that fails is answered as if nothing had been found.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from nni_manager.domain.experiment import Json
+from nni_manager.platforms.dlts.states import job_state
 from nni_manager.web_services.account import Refused, Signature
 from nni_manager.web_services.jobs import ListingAccount
 from nni_manager.web_services.pacing import Pacing
@@ -22,6 +24,11 @@ from nni_manager.web_services.shared_list import SharedList
 _FRESH_S = 1.0
 #: Ended jobs of a list: so many at least, and for each job that is followed.
 _LEAST, _PER_JOB = 100, 2
+
+#: The answers of a kill that did not happen; others say that the job is killed, or that it was over.
+_NOT_KILLED, _NOT_ALLOWED = "failed to kill", "unauthorized to kill"
+
+log = logging.getLogger(__name__)
 
 Entry = Mapping[str, Any]
 
@@ -59,6 +66,8 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         self._email = email
         self._list = SharedList(self._listed, fresh_s)
         self._gpu_type: str | None = None
+        #: Ids of jobs that this account may not kill, and that were logged.
+        self._foreign: set[str] = set()
 
     async def signature_of(self, credential: str) -> Signature:
         self.secrets.keep(credential, quote(credential))
@@ -87,7 +96,7 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         return self.secrets.redacted(str(answer.get("error") if isinstance(answer, dict) else answer))
 
     async def status(self, job_id: str) -> Entry | None:
-        """The status of a job in the form of a list entry; None: there is no such job."""
+        """The status of a job in the form of a list entry; None: there is no such job, or a query failed there."""
         try:
             answer = await self.ask_json("GET", f"clusters/{self._cluster}/jobs/{quote(job_id, safe='')}/status")
         except Refused as error:
@@ -97,15 +106,46 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         return {"jobId": job_id, "jobStatus": answer.get("status"), "errorMsg": answer.get("message")}
 
     async def kill(self, job_ids: Sequence[str]) -> None:
-        """Kills jobs. Quiet for ended and unknown ones, which the answer only names."""
+        """Kills jobs. Quiet for ended and unknown ones. Raises PlatformUnavailable, with the id of one that runs on.
+
+        A job that this account may not kill is logged once: asking again would not help, and hold up the others.
+        """
         if not job_ids:
             return
+        answers = await self._killed(job_ids)
+        for job_id in job_ids:
+            answer = answers.get(job_id)
+            if answer == _NOT_ALLOWED:
+                self._warn_of_foreign(job_id)
+            elif answer == _NOT_KILLED or (answer is None and await self._runs(job_id)):
+                raise self.away(f"did not kill the job {job_id}")
+
+    async def _killed(self, job_ids: Sequence[str]) -> Mapping[str, Any]:
+        """The answer of a kill for each job; unknown ones, and all that could not be looked up, have none."""
         body = {"status": {job_id: "killing" for job_id in job_ids}}
         try:
-            await self.ask("POST", f"clusters/{self._cluster}/jobs/status", json=body)
+            answer = await self.ask("POST", f"clusters/{self._cluster}/jobs/status", json=body)
         except Refused as error:
             if error.status != 404:
                 raise self.away(f"refuses what it should not: {error}") from None
+            return {}
+        return _results(answer)
+
+    async def _runs(self, job_id: str) -> bool:
+        """Whether a job is there, and neither over nor being killed."""
+        entry = await self.status(job_id)
+        native = str(entry and entry["jobStatus"])
+        return entry is not None and native != "killing" and not job_state(native).is_final
+
+    def _warn_of_foreign(self, job_id: str) -> None:
+        if job_id not in self._foreign:
+            self._foreign.add(job_id)
+            log.warning(
+                "DLWorkspace does not let %s kill the job %s, which is another account's; kill it in the dashboard as "
+                "its owner",
+                self._email,
+                job_id,
+            )
 
     async def _listed(self) -> dict[str, Entry]:
         """The account's jobs in the team by their ids."""
@@ -114,11 +154,22 @@ class DltsAccount(ListingAccount[dict[str, Entry]]):
         answer = await self.ask_json("GET", path, pace="list", params={"limit": str(limit)})
         if not isinstance(answer, list):
             raise self.away("answered with something that is no list of jobs")
+        if None in answer:  # parts of the list that the service behind the dashboard did not have
+            raise self.away("could not read its database, and answered with an empty list")
         return {str(job["jobId"]): job for job in answer if isinstance(job, dict) and job.get("jobId")}
 
 
 def key_of(dashboard: str, cluster: str, team: str, email: str) -> str:
     return f"dlts:{email}@{dashboard}{cluster}/{team}"
+
+
+def _results(answer: httpx.Response) -> Mapping[str, Any]:
+    """The results by job of an answer to a kill: JSON, in which another answer stands as text; empty: it has none."""
+    try:
+        told = json.loads(answer.json()["killing"])["result"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _first_gpu_type(answer: Any) -> str:

@@ -6,9 +6,11 @@ in the experiment's folder, unless the section names other shared storage.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +18,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.contract import Host, PreflightFinding, Severity
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.config import DltsConfig
@@ -29,6 +31,8 @@ from nni_manager.web_services.jobs import WebJobs
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
 #: DLWorkspace's message for every failure to store a job, also for an id that is in use.
 _NOT_STORED = "Cannot add job into database"
+#: Jobs of a round that are asked about why they failed, and seconds for all of them.
+_MOST_EXPLAINED, _EXPLAINED_S = 10, 5.0
 
 
 class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
@@ -39,6 +43,14 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         " containerStorageMountPoint"
     )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
+    #: Seconds between the first and the last of several answers that lack a job, before it is lost: a query that
+    #: fails there is answered like one that finds nothing.
+    missed_s: ClassVar[float] = 30.0
+
+    def __init__(self, config: DltsConfig, host: Host) -> None:
+        super().__init__(config, host)
+        #: Job name → since when no answer has had the job, by the loop's clock.
+        self._missed: dict[str, float] = {}
 
     def _account(self) -> DltsAccount:
         return DltsAccount(*_account_settings(self.config))
@@ -139,17 +151,39 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         entries = {handle: listed[handle.data] for handle in handles if handle.data in listed}
         unlisted = self._unlisted.due([handle for handle in handles if handle not in entries])
         asked = {handle: await self._asked(handle) for handle in unlisted}
+        entries |= await self._explained(entries)
         reports = {handle: self._judged(handle, entry) for handle, entry in entries.items()} | asked
         unknown = Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return {handle: self._folders.told(handle.job_name, reports.get(handle, unknown)) for handle in handles}
 
+    async def _explained(self, entries: Mapping[JobHandle, Entry]) -> dict[JobHandle, Entry]:
+        """The entries of jobs that have just failed with the service's words, which a list lacks.
+
+        No end waits for its words: some jobs of a round are asked about, within a time.
+        """
+        failed = [handle for handle, entry in entries.items() if _has_failed(entry)]
+        new = [handle for handle in failed if handle.job_name not in self._ended]
+        found: dict[JobHandle, Entry] = {}
+        with suppress(TimeoutError, PlatformUnavailable, BadCredentials):
+            async with asyncio.timeout(_EXPLAINED_S):
+                for handle in new[:_MOST_EXPLAINED]:
+                    if (entry := await self._status(handle.data)) is not None and _has_failed(entry):
+                        found[handle] = entry
+        return found
+
     async def _asked(self, handle: JobHandle) -> Observation:
         entry = await self._status(handle.data)
-        if entry is None:
-            return Observation(state=JobState.LOST, message="DLWorkspace does not know the job any more")
-        return self._judged(handle, entry)
+        return self._not_found(handle.job_name) if entry is None else self._judged(handle, entry)
+
+    def _not_found(self, job_name: str) -> Observation:
+        """The report on a job that neither list nor status have."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._missed.setdefault(job_name, now_s) < self.missed_s:
+            return Observation(state=JobState.UNKNOWN)
+        return Observation(state=JobState.LOST, message="DLWorkspace does not know the job any more")
 
     def _judged(self, handle: JobHandle, entry: Entry) -> Observation:
+        self._missed.pop(handle.job_name, None)
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         report = dataclasses.replace(
@@ -160,6 +194,11 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         return self._noted(handle, report)
 
     # Ending
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        await super().forget(handles)
+        for handle in handles:
+            self._missed.pop(handle.job_name, None)
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
@@ -174,6 +213,10 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
 
     async def _kill(self, ids: Sequence[str]) -> None:
         await self._lease.call(lambda account: account.kill(ids))
+
+
+def _has_failed(entry: Entry) -> bool:
+    return states.job_state(str(entry.get("jobStatus"))) is JobState.FAILED
 
 
 def _value(config: DltsConfig, field: str) -> str:

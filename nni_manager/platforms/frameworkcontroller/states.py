@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
@@ -28,8 +30,17 @@ _STOPPED = -210
 _TRANSIENT = range(-199, -99)
 #: Reasons in the controller's config for a pod that the cluster ended, such as an eviction.
 _TRANSIENT_TYPE = "Transient"
-#: A pod that could not be created, for good.
-_NOT_CREATED = -200
+#: A pod that the API server refused: as invalid, or by Forbidden and BadRequest.
+_NOT_CREATED = (-200, -310)
+#: Refusals that pass by themselves: of a server that has just started, of a quota that was just made, of a connection.
+_PASSING = re.compile(
+    r"not yet ready to handle request|status unknown for quota|caches not synchronized"
+    r"|connection reset by peer|closed network connection|broken connection|\bEOF\b"
+)
+#: A pod that failed before any container of it did: its node refused it, or its own time limit was over.
+_NO_CONTAINER, _TOO_LONG = -300, "DeadlineExceeded"
+#: Diagnostics with JSON behind these words.
+_REFUSED, _ENDED = "Failed to create Pod: ", "PodPattern unmatched: "
 _LARGEST_EXIT_CODE = 255
 
 
@@ -51,22 +62,47 @@ def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | Non
     code = told.get("code")
     number = code if isinstance(code, int) else None
     trigger = (told.get("trigger") or {}).get("message")
-    message = "; ".join(filter(None, (str(trigger or ""), str(told.get("diagnostics") or ""))))
+    reason, words = _explained(str(told.get("diagnostics") or ""), number)
+    is_rejected = number in _NOT_CREATED and not _PASSING.search(words)
     return Observation(
-        state=_end(told.get("type") or {}, number),
-        cause=Reason.SUBMIT_REJECTED if number == _NOT_CREATED else None,
+        state=JobState.FAILED if is_rejected else _end(told.get("type") or {}, number, reason),
+        cause=Reason.SUBMIT_REJECTED if is_rejected else None,
         exit_code=number if number is not None and 0 <= number <= _LARGEST_EXIT_CODE else None,
-        native_reason=str(told.get("phrase") or ""),
-        message=message,
+        native_reason=reason or str(told.get("phrase") or ""),
+        message="; ".join(filter(None, (str(trigger or ""), words))),
         started_ms=started_ms,
         ended_ms=ended_ms,
     )
 
 
-def _end(kind: dict[str, Any], code: int | None) -> JobState:
+def _explained(diagnostics: str, code: int | None) -> tuple[str, str]:
+    """The reason of a pod without an ended container, and the words of the server or the node in the diagnostics; an
+    empty reason and all of the diagnostics for other codes."""
+    if code in _NOT_CREATED:
+        refusal = _json_behind(_REFUSED, diagnostics).get("ErrStatus")
+        words = refusal.get("message") if isinstance(refusal, dict) else None
+        return "", f"{_REFUSED}{words}" if words else diagnostics
+    if code == _NO_CONTAINER:
+        pod = _json_behind(_ENDED, diagnostics)
+        words = ": ".join(str(pod[name]) for name in ("reason", "message") if pod.get(name))
+        return str(pod.get("reason") or ""), words or diagnostics
+    return "", diagnostics
+
+
+def _json_behind(words: str, diagnostics: str) -> dict[str, Any]:
+    """The object behind these words; empty: there is none."""
+    try:
+        found = json.loads(diagnostics.partition(words)[2])
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _end(kind: dict[str, Any], code: int | None, reason: str) -> JobState:
     if kind.get("name") == "Succeeded":
         return JobState.SUCCEEDED
     if code == _STOPPED:
         return JobState.CANCELLED
     is_its_own = code is not None and code < 0 and _TRANSIENT_TYPE in (kind.get("attributes") or ())
-    return JobState.PREEMPTED if is_its_own or code in _TRANSIENT else JobState.FAILED
+    is_refused = code in _NOT_CREATED or (code == _NO_CONTAINER and reason != _TOO_LONG)
+    return JobState.PREEMPTED if is_its_own or is_refused or code in _TRANSIENT else JobState.FAILED

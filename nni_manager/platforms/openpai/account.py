@@ -43,6 +43,18 @@ def paces() -> dict[str, Pacing]:
     }
 
 
+class OthersToken(BadCredentials):
+    """The token is of another user than the section's: its jobs would be that user's, and looked for among this one's.
+
+    `sentence`: what is wrong; `fix`: what to do.
+    """
+
+    def __init__(self, user: str, owner: str) -> None:
+        self.sentence = f"the token is of {owner}, and username says {user}"
+        self.fix = f"set username to {owner}, or give a token of {user}"
+        super().__init__(f"{self.sentence}; {self.fix}")
+
+
 class OpenpaiAccount(ListingAccount["Listing"]):
     """The account of a user on a cluster; credentials are JSON with either `token` or `password`.
 
@@ -112,13 +124,18 @@ class OpenpaiAccount(ListingAccount["Listing"]):
     async def try_out(self, signature: Signature) -> None:
         for path in ("api/v2/tokens/check", f"api/v2/users/{quote(self._user, safe='')}"):
             try:
-                await self.ask("GET", path, signature=signature)
-                return
+                return self._see_that_it_is_ours(await self.ask_json("GET", path, signature=signature))
             except Refused as error:
                 refused = error
                 if error.status != 404:  # the first is in no documentation
                     break
         raise BadCredentials(f"{self.name} refuses the credentials of {self._user}: {refused.words}")
+
+    def _see_that_it_is_ours(self, answer: Any) -> None:
+        """Compares the user that a token is of with ours, letter by letter as the service does. Raises OthersToken."""
+        owner = answer.get("username") if isinstance(answer, dict) else None
+        if owner and owner != self._user:
+            raise OthersToken(self._user, str(owner))
 
     # The cluster
 

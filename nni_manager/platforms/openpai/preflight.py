@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platforms.openpai.account import OpenpaiAccount
+from nni_manager.platforms.openpai.account import OpenpaiAccount, OthersToken
 from nni_manager.platforms.openpai.config import OpenpaiConfig
 from nni_manager.web_services.account import Refused, WebLease
 
@@ -27,6 +27,8 @@ async def look(config: OpenpaiConfig, lease: WebLease[OpenpaiAccount]) -> Findin
                 there = await lease.call(lambda account: account.storages())
                 found += _storage(config, config.storage_config_name, there)
             return found
+    except OthersToken as error:
+        return [PreflightFinding(Severity.WRONG, "username", error.sentence, error.fix)]
     except BadCredentials as error:
         fix = "give another token, from the portal's profile page" if config.token else "correct the password"
         return [PreflightFinding(Severity.WRONG, "token" if config.token else "password", str(error), fix)]

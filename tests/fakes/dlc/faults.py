@@ -30,5 +30,11 @@ class Faults:
     pretend_s: float | None = None
     #: Status and code for a job that there is not. The vendor documents none.
     missing: tuple[int, str] = (400, "JobNotExists")
+    #: Status and code with which so many more creations are refused, the first of them next.
+    creations: list[tuple[int, str]] = field(default_factory=list)
+    #: So many more creations are sent on twice by a proxy, which gives the answer of the second.
+    doubled_creations: int = 0
+    #: Seconds by which the service's clock is ahead.
+    ahead_s: float = 0.0
     #: Job id → status and code with which each call about it alone is refused.
     refusals: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -66,6 +66,9 @@ class DlcService:
         with self._lock:
             self.advance()
             try:
+                if self.faults.doubled_creations and _route(method, path)[0] == "CreateJob":
+                    self.faults.doubled_creations -= 1
+                    self._answer(method, path, query, headers, body)
                 return self._answer(method, path, query, headers, body)
             except Refused as refused:
                 return refused.answer(_HOST)
@@ -74,7 +77,7 @@ class DlcService:
         action, ids = _route(method, path)
         now_s = self._now_s()
         self.calls.append((now_s, action))
-        owner = self.signatures.check(method, path, query, headers, body, now_s=now_s)
+        owner = self.signatures.check(method, path, query, headers, body, now_s=now_s + self.faults.ahead_s)
         if headers.get("x-acs-action") != action or headers.get("x-acs-version") != "2020-12-03":
             raise Refused(404, "InvalidAction.NotFound", "Specified api is not found.")
         self._control_flow(now_s)
@@ -94,6 +97,8 @@ class DlcService:
         raise Refused(429, "Throttling.User", "Request was denied due to user flow control.", headers)
 
     def _on_CreateJob(self, owner: str, _ids: tuple[str, ...], _query: Mapping[str, str], body: bytes) -> Body:
+        if self.faults.creations:
+            raise Refused(*self.faults.creations.pop(0), "The request cannot be carried out now.")
         request = json.loads(body or b"null")
         check_creation(request, sources=self.containers.sources, quotas=self._quotas, workspaces=self._workspaces)
         now_s = self._now_s()

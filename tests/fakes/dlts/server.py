@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.fakes import web
-from tests.fakes.dlts.cluster import ACTIVE, Cluster, Job
+from tests.fakes.dlts.cluster import ACTIVE, KILLABLE, Cluster, Job
 from tests.fakes.sandbox import Mount
 from tests.fakes.web import FakeService, passing_time
 
@@ -32,11 +32,16 @@ class Refused(Exception):
 
 
 class Faults(web.Faults):
-    """`backend`: the service behind the dashboard is away. `throttled`: number of calls to refuse."""
+    """`backend`: the service behind the dashboard is away. `throttled`: number of calls to refuse.
+
+    `database`: there is no connection to it. `queries`: those that fail there, each of which the service logs and then
+    answers as if nothing had been found: `list`, `status`, `select` and `update` of a kill.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.backend = False
+        self.backend = self.database = False
+        self.queries: list[str] = []
         self.throttled = 0
 
 
@@ -98,6 +103,8 @@ class Dashboard(FakeService):
             job.is_begun = True
         elif verb == "status":
             job.forced = status
+        elif verb == "owner":
+            job.userName = status
         else:
             {"kill": self.cluster.kill, "remove": self.cluster.remove}[verb](job)
         self.advance()
@@ -152,7 +159,9 @@ class Dashboard(FakeService):
                 return self._kill_many(user, (await request.json())["status"])
             case "GET", True, ["clusters", cluster, "teams", team, "jobs"]:
                 self._check(cluster)
-                return JSONResponse(self._list(request, user, team))
+                if self.faults.database:  # four lists that the answer lacks
+                    return JSONResponse([None] * 4)
+                return JSONResponse([] if "list" in self.faults.queries else self._list(request, user, team))
             case "GET", _, ["clusters", cluster, "jobs", id]:
                 self._check(cluster)
                 return JSONResponse(self._detail(user, id))
@@ -168,6 +177,10 @@ class Dashboard(FakeService):
         if cluster not in (".default", CLUSTER):
             raise Refused(404, "Cluster is not found")
         if self.faults.backend:
+            raise Refused(502, "Bad Gateway")
+
+    def _check_database(self) -> None:
+        if self.faults.database:
             raise Refused(502, "Bad Gateway")
 
     def _teams(self, user: str) -> list[str]:
@@ -229,7 +242,8 @@ class Dashboard(FakeService):
 
     def _status(self, id: str) -> dict[str, Any]:
         """Of anybody's job."""
-        if (job := self.cluster.jobs.get(id)) is None:
+        self._check_database()
+        if (job := self.cluster.jobs.get(id)) is None or "status" in self.faults.queries:
             raise Refused(404, "Not Found")
         return {"status": job.status, **({"message": job.errorMsg} if job.errorMsg else {})}
 
@@ -242,13 +256,18 @@ class Dashboard(FakeService):
         return PlainTextResponse(json.dumps({"result": words}) + "\n")
 
     def _kill_many(self, user: str, wanted: Mapping[str, str]) -> Response:
+        """Unknown jobs are left out of the result, and so are all where they could not be looked up."""
+        self._check_database()
         results = {}
-        for id in (id for id, status in wanted.items() if status == "killing" and id in self.cluster.jobs):
+        found = [] if "select" in self.faults.queries else [id for id in wanted if id in self.cluster.jobs]
+        for id in (id for id in found if wanted[id] == "killing"):
             job = self.cluster.jobs[id]
+            before = job.status
             if job.userName != user:
                 results[id] = "unauthorized to kill"
+            elif before in KILLABLE and "update" in self.faults.queries:
+                results[id] = "failed to kill"
             else:
-                before = job.status
                 results[id] = "successfully killed" if self.cluster.kill(job) else f'cannot kill a(n) "{before}" job'
         return JSONResponse({"killing": json.dumps({"result": results})})
 

@@ -71,6 +71,8 @@ class Cluster:
         #: Folders of the machine that all containers see, for tests to tell them something.
         self.shared: list[Path] = []
         self.unschedulable: dict[str, str] = {}
+        #: Pods that their node refuses: reason and message by a pattern of their names.
+        self.rejected: dict[str, tuple[str, str]] = {}
         self.log_breaks = 0
         #: How often each verb was asked of each resource.
         self.counts: dict[str, int] = {}
@@ -111,6 +113,11 @@ class Cluster:
     def refuses_to_schedule(self, pod: Object) -> str | None:
         name = pod["metadata"]["name"]
         return next((why for pattern, why in self.unschedulable.items() if re.search(pattern, name)), None)
+
+    def rejection(self, pod: Object) -> tuple[str, str] | None:
+        """Reason and message by which the node of a pod refuses it."""
+        name = pod["metadata"]["name"]
+        return next((why for pattern, why in self.rejected.items() if re.search(pattern, name)), None)
 
     def count(self, verb: str, target: Target) -> None:
         key = f"{verb} {target.attributes(verb).full_resource}"

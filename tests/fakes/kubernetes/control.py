@@ -53,7 +53,7 @@ class Control:
         return {"requests": self._cluster.faults.met}
 
     def clear(self) -> None:
-        """No fault, no pretence, no broken image, no lost node any more."""
+        """No fault, no pretence, no broken image, no lost node, no refused pod, no webhook any more."""
         cluster = self._cluster
         cluster.faults.clear()
         cluster.pretences.clear()
@@ -61,6 +61,8 @@ class Control:
         cluster.images.private.clear()
         cluster.images.slow = 0.0
         cluster.unschedulable.clear()
+        cluster.rejected.clear()
+        cluster.verbs.webhooks.clear()
         cluster.lost_nodes.clear()
         cluster.nodes.wake()
 
@@ -95,6 +97,10 @@ class Control:
         if mode not in ("prune", "refuse"):
             raise refusals.bad_request("mode is prune or refuse")
         self._cluster.verbs.unknown_fields = mode
+
+    def deny(self, resource: str, webhook: str, message: str = "") -> None:
+        """A webhook denies every new object of a kind."""
+        self._cluster.verbs.webhooks.deny(self._kind(resource), webhook, message)
 
     def counts(self) -> dict[str, int]:
         """How often each verb was asked of each resource."""
@@ -151,6 +157,10 @@ class Control:
     def schedulable(self) -> None:
         self._cluster.unschedulable.clear()
         self._cluster.nodes.wake()
+
+    def reject(self, pattern: str, reason: str, message: str) -> None:
+        """Pods with a name that fits the pattern get a node, whose kubelet refuses them: for lack of room, say."""
+        self._cluster.rejected[pattern] = (reason, message)
 
     def lose_pod(self, namespace: str, name: str) -> None:
         """Gone at once, without a word of its end: a node that was wiped."""

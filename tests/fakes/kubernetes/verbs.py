@@ -9,6 +9,7 @@ from typing import Any
 from tests.fakes.kubernetes import admission, defaults, patches, pod_admission, quotas, refusals, selectors
 from tests.fakes.kubernetes.kinds import DEFINITIONS, EVENTS, Kind, Kinds, of_definition
 from tests.fakes.kubernetes.store import Change, Object, Store
+from tests.fakes.kubernetes.webhooks import Webhooks
 
 log = logging.getLogger(__name__)
 #: Members of metadata that only the server sets.
@@ -23,6 +24,7 @@ class Verbs:
         self.store, self.kinds = store, kinds
         #: "prune" as a real server, or "refuse": 422 on unknown fields.
         self.unknown_fields = "prune"
+        self.webhooks = Webhooks()
         #: Names of the events that were written: those that say the same are counted.
         self._told: dict[tuple[str, str, str, str], str] = {}
         #: Names of pruned fields, for the answer's warnings.
@@ -67,6 +69,7 @@ class Verbs:
             metadata["generation"] = 1
         if kind.namespaced:
             metadata["namespace"] = namespace
+        self.webhooks.require_admitted(kind)
         pod_admission.require_admitted(self.store, kind, obj)
         quotas.require_room(self.store, kind, obj)
         if dry_run:

@@ -16,6 +16,7 @@ from virtual_dlc import VirtualDlc, until_ended
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
+from nni_manager.platform_kit.contract import Severity
 from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.submitting import Submission, Submissions
 from tests.platforms import web_world
@@ -230,6 +231,53 @@ async def test_refusal_has_the_words_of_the_service(world: VirtualDlc, fields: d
     async with world.make(**fields) as platform:
         with pytest.raises(SubmitRejected, match=words):
             await platform.submit(world.command("aaaaa", "true"))
+
+
+async def test_wrong_clock_is_named_and_holds_no_service(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await insisted(platform, world.command("aaaaa", "true"))
+        world.service.faults.ahead_s = 3600.0
+        with pytest.raises(PlatformUnavailable, match="this machine's clock") as raised:
+            await platform.submit(world.command("bbbbb", "true"))
+        assert raised.value.refused, "nothing was done"
+        await asyncio.sleep(10)
+        with pytest.raises(PlatformUnavailable, match="this machine's clock"):
+            await platform.observe([handle])
+        world.service.faults.ahead_s = 0.0
+        await insisted(platform, world.command("bbbbb", "true"))
+    assert len(world.service.jobs.by_id) == 2
+
+
+async def test_service_is_away_for_an_experiment_that_begins_with_a_wrong_clock(world: VirtualDlc) -> None:
+    world.service.faults.ahead_s = 3600.0
+    with pytest.raises(PlatformUnavailable, match="this machine's clock"):
+        async with world.make():
+            pass
+    [finding] = [one for one in await world.make().preflight() if one.subject == "PAI-DLC"]
+    assert finding.severity is Severity.AWAY
+
+
+async def test_creation_that_a_proxy_doubled_makes_one_job(world: VirtualDlc) -> None:
+    world.service.faults.doubled_creations = 1
+    async with world.make() as platform:
+        with pytest.raises(PlatformUnavailable, match="twice") as raised:
+            await platform.submit(world.command("aaaaa", "true"))
+        assert not raised.value.refused, "the first may have been carried out"
+        await insisted(platform, dataclasses.replace(world.command("aaaaa", "true"), is_repeat=True))
+    assert len(world.service.jobs.by_id) == 1
+
+
+@pytest.mark.parametrize(("answer", "is_open"), [((408, "RequestTimeout"), True), ((409, "OperationConflict"), False)])
+async def test_creation_that_may_be_repeated_holds_no_service(
+    world: VirtualDlc, answer: tuple[int, str], is_open: bool
+) -> None:
+    world.service.faults.creations = [answer]
+    async with world.make() as platform:
+        with pytest.raises(PlatformUnavailable) as raised:
+            await platform.submit(world.command("aaaaa", "true"))
+        assert raised.value.refused is not is_open
+        await insisted(platform, dataclasses.replace(world.command("aaaaa", "true"), is_repeat=True))
+    assert len(world.service.jobs.by_id) == 1
 
 
 @pytest.mark.parametrize("answer", [(400, "JobNotExists"), (403, "Forbidden.Job"), (404, "NotFound"), (410, "Gone")])

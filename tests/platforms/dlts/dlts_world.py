@@ -22,8 +22,14 @@ from tests.platforms.web_world import TOKEN, WebWorld
 EMAIL, TEAM, PASSWORD, WRONG = "alice@example.com", "platform", "dlts-passw0rd-of-alice", "dlts-wr0ng-passw0rd"
 
 
+#: Seconds for which a job is missed before it is lost.
+MISSED_S = 0.1
+
+
 class Impatient(DltsPlatform):
     """Asks as often as it likes."""
+
+    missed_s = MISSED_S
 
     def _account(self) -> DltsAccount:
         limits = {"all": Pacing(calls=40, per_s=1, burst=20)}

@@ -19,7 +19,7 @@ from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of, job_id
 from nni_manager.platforms.dlts.platform import DltsPlatform
 from tests.fakes.dlts.pod import environment
-from tests.platforms.dlts.dlts_world import EMAIL, PASSWORD, TEAM, DltsWorld
+from tests.platforms.dlts.dlts_world import EMAIL, MISSED_S, PASSWORD, TEAM, DltsWorld
 from tests.platforms.web_world import TOKEN
 from trial_runner import protocol
 
@@ -100,6 +100,32 @@ async def test_short_lists_lose_no_job(world: DltsWorld) -> None:
     assert all(states <= {JobState.RUNNING, JobState.UNKNOWN} and JobState.RUNNING in states for states in found)
 
 
+async def test_list_without_a_database_is_no_list(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("behaviour", database=True)
+        await asyncio.sleep(0.03)  # longer than an answer is given again
+        with pytest.raises(PlatformUnavailable, match="database"):
+            await platform.observe([handle])
+        world.fake.control("behaviour", database=False)
+        await seen(world, platform, handle, JobState.RUNNING)
+
+
+async def test_one_answer_that_lacks_a_job_is_not_believed(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        for _ in range(2):  # a job that is seen again begins anew
+            world.fake.control("behaviour", queries=["list", "status"])
+            await asyncio.sleep(2 * MISSED_S)
+            assert (await platform.observe([handle]))[handle].state is JobState.UNKNOWN
+            world.fake.control("behaviour", queries=[])
+            await seen(world, platform, handle, JobState.RUNNING)
+        await world.vanish(handle)
+        await seen(world, platform, handle, JobState.LOST)
+
+
 async def test_unknown_status_changes_nothing(world: DltsWorld) -> None:
     world.pretend()
     async with world.make() as platform:
@@ -137,6 +163,60 @@ async def test_one_call_kills_many_jobs(world: DltsWorld) -> None:
         assert world.remote_calls - before == 1
         for handle in handles:
             await seen(world, platform, handle, JobState.CANCELLED)
+
+
+@pytest.mark.parametrize("query", ["update", "select"])
+async def test_kill_that_fails_in_a_200_is_asked_for_again(world: DltsWorld, query: str) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("behaviour", queries=[query])
+        with pytest.raises(PlatformUnavailable, match=f"did not kill the job {handle.data}"):
+            await platform.cancel([handle], 0)
+        world.fake.control("behaviour", queries=[])
+        await platform.cancel([handle], 0)
+        await seen(world, platform, handle, JobState.CANCELLED)
+
+
+async def test_kill_of_ended_and_unknown_jobs_is_quiet(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        killed, unknown = [await running(world, platform, f"t{number}") for number in range(2)]
+        await world.vanish(unknown)
+        for _ in range(2):
+            await platform.cancel([killed, unknown], 0)
+
+
+async def test_job_that_the_account_may_not_kill_is_named(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        theirs, ours = [await running(world, platform, f"t{number}") for number in range(2)]
+        world.fake.control("owner", id=theirs.data, status="bob@example.com")
+        for _ in range(2):
+            await platform.cancel([theirs, ours], 0)
+        await seen(world, platform, ours, JobState.CANCELLED)
+    said = [one.message for one in caplog.records if theirs.data in one.message]
+    assert said == [
+        f"DLWorkspace does not let {EMAIL} kill the job {theirs.data}, which is another account's; "
+        "kill it in the dashboard as its owner"
+    ]
+
+
+async def test_failure_has_the_words_of_the_service(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        handle = await taken(world, platform, world.command("aaaaa", "exit 3"))
+        await world.start_job(handle.job_name)
+        report = await seen(world, platform, handle, *_END)
+    assert (report.state, report.message) == (JobState.FAILED, "DLWorkspace: pod failed")
+
+
+async def test_failure_is_told_without_words_that_cannot_be_had(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        handle = await taken(world, platform, world.command("aaaaa", "exit 3"))
+        world.fake.control("behaviour", queries=["status"])
+        await world.start_job(handle.job_name)
+        report = await seen(world, platform, handle, *_END)
+    assert (report.state, report.message) == (JobState.FAILED, "DLWorkspace: the job failed")
 
 
 async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:

@@ -377,6 +377,24 @@ async def test_a_server_without_a_check_of_tokens_is_asked_for_the_user(answer: 
         await account.close()
 
 
+async def test_token_of_another_user_is_refused(world: OpenpaiWorld) -> None:
+    world.fake.control("users", users={"bob": {"tokens": []}, USER: {"tokens": [SECRET]}})
+    platform = world.make(username="bob", token=SECRET)
+    with pytest.raises(BadCredentials, match=f"the token is of {USER}, and username says bob"):
+        async with platform:
+            await accepted(world, platform, "a")
+    assert world.fake.control("jobs") == [], "its jobs would be looked for among bob's"
+    [wrong] = await platform.preflight()
+    assert (wrong.severity, wrong.subject) == (Severity.WRONG, "username")
+    assert wrong.fix == f"set username to {USER}, or give a token of bob"
+
+
+async def test_names_of_users_are_exact(world: OpenpaiWorld) -> None:
+    with pytest.raises(BadCredentials, match="username says Alice"):
+        async with world.make(username="Alice", token=SECRET) as platform:
+            await platform.observe([])
+
+
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_calls_above_the_limit_wait(world: OpenpaiWorld, form: str) -> None:
     world.pretend()

@@ -88,6 +88,9 @@ class AdaptDLJobController(Controller):
         for pod in pods:
             if pod["status"].get("phase") != "Failed":
                 continue
+            reason = str(pod["status"].get("reason"))
+            if reason == "UnexpectedAdmissionError" or reason.startswith("Outof"):  # as it is spelt there
+                continue
             if preemptible and ("deletionTimestamp" in pod["metadata"] or 143 in exit_codes(pod).values()):
                 continue
             message = f"{pod['metadata']['name']} {pod['status']['phase']}"

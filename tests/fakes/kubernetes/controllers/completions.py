@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.fakes.kubernetes.refusals import Refused
 from tests.fakes.kubernetes.store import Object
 
 Completion = dict[str, Any]
@@ -45,8 +46,16 @@ def attempt_over() -> Completion:
     return _failed(-220, "FrameworkAttemptCompletion", ["Permanent"], "Stop to complete current FrameworkAttempt")
 
 
-def not_created(error: str) -> Completion:
-    return _failed(-200, "PodCreationPermanentError", ["Permanent"], f"Failed to create Pod: {error}")
+def not_created(refused: Refused) -> Completion | None:
+    """The end of a task without a pod; None: it is tried again, as that may pass."""
+    diagnostics = f"Failed to create Pod: {json.dumps({'ErrStatus': refused.status()}, separators=(',', ':'))}"
+    if "exceeded quota" in refused.message or "object provided is unrecognized" in refused.message:
+        return None
+    if refused.code in (400, 403):
+        return _failed(-310, "PodCreationUnknownError", [], diagnostics)
+    if refused.code in (413, 422):
+        return _failed(-200, "PodCreationPermanentError", ["Permanent"], diagnostics)
+    return None
 
 
 def triggered(ended: Completion, message: str, role: str, index: int) -> Completion:

@@ -5,7 +5,6 @@ Every step is written before the next one is made, so that a watch sees what it 
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
@@ -110,9 +109,11 @@ class FrameworkController(Controller):
                 return
             made = made or self.verbs.create(PODS, namespace, pod)
         except refusals.Refused as refused:
-            task["attemptStatus"]["completionStatus"] = completions.not_created(json.dumps(refused.status()))
-            _move(task, "AttemptCompleted")
-            return
+            ended = completions.not_created(refused)
+            if ended is None:
+                return self.later(job, self.cluster.settings.back_off)
+            task["attemptStatus"]["completionStatus"] = ended
+            return _move(task, "AttemptCompleted")
         uid = made["metadata"]["uid"]
         task["attemptStatus"].update(podUID=uid, instanceUID=f"{task['attemptStatus']['id']}_{uid}")
         _move(task, "AttemptCreationRequested")

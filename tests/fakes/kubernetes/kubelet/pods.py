@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.fakes.kubernetes.defaults import now
 from tests.fakes.kubernetes.kinds import PODS
 from tests.fakes.kubernetes.kubelet import names, statuses
 from tests.fakes.kubernetes.kubelet.containers import Containers
@@ -82,6 +83,8 @@ class PodLife:
         pod = self._pod()
         if pod is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
             return
+        if (refused := self._cluster.rejection(pod)) is not None:
+            return self._reject(pod, *refused)
         deadline = self._spec.get("activeDeadlineSeconds")
         timer = asyncio.get_running_loop().call_later(deadline, self._too_late) if deadline else None
         try:
@@ -91,6 +94,14 @@ class PodLife:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def _reject(self, pod: Object, reason: str, message: str) -> None:
+        """Not admitted: its status says why, and has no word of a container."""
+        told = {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "startTime": now()}
+        kept = {name: value for name, value in pod["status"].items() if name == "qosClass"}
+        self._phase = "Failed"
+        self._verbs.set_status(PODS, self._namespace, self._name, kept | told)
+        self._verbs.event(pod, reason, message, "Warning")
 
     def _too_late(self) -> None:
         self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
