@@ -23,13 +23,15 @@ OPEN = [STATUSES.index(status) for status in OPEN_STATUSES]
 
 
 def maximizes(trials: TrialSet, query: Query) -> bool:
-    return (query.direction or trials.direction) is OptimizeMode.MAXIMIZE
+    return (query.direction or trials.direction_of(query.key)) is OptimizeMode.MAXIMIZE
 
 
 def results(trials: TrialSet, key: str) -> Floats:
     """Final results of all trials; NaN: none, or no number."""
     if key == DEFAULT_KEY:
         return trials["final"]
+    if key not in trials.metrics.columns and trials.goals is not None and key in trials.goals.names:
+        return np.full(len(trials), np.nan)  # no trial has reported it yet
     return _metric(trials, "key", key).numbers
 
 

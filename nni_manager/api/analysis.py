@@ -52,7 +52,7 @@ _PARAMETERS = [
     ),
     _parameter("failure", "Only trials of the failure group with this hash."),
     _parameter("sort", f"One of {_NUMBERS}; a minus turns it round. No value and NaN come last.", default="-number"),
-    _parameter("key", "Key of the results where they are objects.", default="default"),
+    _parameter("key", "Key of the results where they are objects; missing: the first objective, else `default`."),
     _parameter("direction", "What is better; missing: the experiment's.", enum=["minimize", "maximize"]),
     _parameter("top", "How many of the best are drawn as such.", type="integer", minimum=1, maximum=100, default=20),
     _parameter("clip", "1, or 1.5 to 3: results that many interquartile ranges from the quartiles are hidden."),

@@ -54,6 +54,7 @@ def test_columns_have_the_order_of_the_address() -> None:
     known = {
         "parameters": [{"name": "x", "kind": "number"}, {"name": "y", "kind": "choice"}],
         "keys": [{"name": "default"}],
+        "key": "default",
     }
     listed = trial_table.columns_of(PageQuery.parse([("columns", "p.y,result,gone,status,p.x")]), known)
     assert [one.name for one in listed if one.is_shown] == ["number", "p.y", "result", "status", "p.x"]

@@ -32,7 +32,7 @@ def answer(asked: Asked) -> dict[str, Any]:
     counts = np.bincount(trials["status"], minlength=len(STATUSES)).tolist()
     names = dict.fromkeys((*trials.space, *trials.parameters.columns))
     return {
-        "direction": trials.direction,
+        "direction": trials.direction_of(trials.usual_key),
         "total": len(trials),
         "statuses": {str(status): count for status, count in zip(STATUSES, counts, strict=True) if count},
         "keys": keys(trials),
@@ -42,9 +42,16 @@ def answer(asked: Asked) -> dict[str, Any]:
 
 
 def keys(trials: TrialSet) -> list[dict[str, Any]]:
-    """The keys of results, ``default`` first."""
-    others = {key: column.numbers for key, column in trials.metrics.columns.items() if key != DEFAULT_KEY}
-    return [_key(trials, key, values) for key, values in {DEFAULT_KEY: trials["final"], **others}.items()]
+    """The keys of results: the objectives, or ``default``, first."""
+    names = dict.fromkeys((*_goal_keys(trials), *trials.metrics.columns))
+    return [_key(trials, key, selection.results(trials, key)) for key in names]
+
+
+def _goal_keys(trials: TrialSet) -> list[str]:
+    if trials.goals is None:
+        return [DEFAULT_KEY]
+    has_default = bool(np.isfinite(trials["final"]).any())
+    return [*trials.goals.objectives, *([DEFAULT_KEY] if has_default else [])]
 
 
 def is_choice(space: SpaceColumn | None, column: ValueColumn | None) -> bool:
@@ -71,7 +78,7 @@ def is_same(label: Any, choice: Any) -> bool:
 
 def _key(trials: TrialSet, key: str, values: Floats) -> dict[str, Any]:
     finite = values[np.isfinite(values)]
-    return {"name": key, "direction": trials.direction, "count": len(finite), **limits(finite)}
+    return {"name": key, "direction": trials.direction_of(key), "count": len(finite), **limits(finite)}
 
 
 def limits(finite: Floats, least: str = "min", greatest: str = "max") -> dict[str, Any]:

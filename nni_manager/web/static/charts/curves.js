@@ -25,7 +25,7 @@ async function draw(answer, within) {
   const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
   const exporter = await plot(within, named(traces), {
     xaxis: across(scale, state),
-    yaxis: resultAxis(nameOf(state, "intermediate result"), state),
+    yaxis: resultAxis(nameOf(within, "intermediate result"), state),
   });
   return { ...table(answer), title: title(answer), count: counted(answer), exporter };
 }

@@ -19,7 +19,7 @@ export function mount(figure, { state }) {
 
 async function draw(answer, within) {
   const { frame, state } = within;
-  const name = nameOf(state);
+  const name = nameOf(within);
   const exporter = await plot(within, [histogram(answer), ...share(answer)], {
     barmode: "overlay",
     bargap: 0,
@@ -31,7 +31,7 @@ async function draw(answer, within) {
     yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero" }),
     yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
   });
-  if (!frame.body.dataset.filters) listen(frame, state);
+  if (!frame.body.dataset.filters) listen(within);
   const rows = answer.bins.map(({ low, high, count }) => [low, high, count]);
   return { title: title(answer, name), columns: ["from", "to", "trials"], rows, exporter };
 }
@@ -70,10 +70,11 @@ function title({ quantiles }, name) {
 }
 
 // What is framed is a filter by result; a click frames one bar.
-function listen(frame, state) {
+function listen(within) {
+  const { frame, state } = within;
   frame.body.dataset.filters = "yes";
   const filter = ([low, high]) =>
-    state.set({ [`m.${state.get("key") ?? "default"}`]: range(low, high), page: null }, { push: true });
+    state.set({ [`m.${within.key}`]: range(low, high), page: null }, { push: true });
   frame.body.on("plotly_selected", (selection) => selection?.range?.x && filter(extent(selection.range.x)));
   frame.body.on("plotly_click", ({ points: [{ data, pointNumber }] }) => {
     if (data.type !== "bar") return;

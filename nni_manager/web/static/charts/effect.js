@@ -45,7 +45,7 @@ async function draw(answer, within, view) {
   const rows = Math.ceil(parameters.length / Math.max(1, Math.floor(frame.body.clientWidth / NARROWEST)));
   const columns = Math.ceil(parameters.length / rows);
   frame.body.style.height = `${rows * (parameters.length > 1 ? HEIGHT : ALONE) + AROUND}px`;
-  const look = { columns, isLog: state.get("logy") === "1", name: nameOf(state) };
+  const look = { columns, isLog: state.get("logy") === "1", name: nameOf(within) };
   const theme = colours();
   const traces = parameters.flatMap((parameter, index) => panel(parameter, index, theme));
   view.chart ??= new OwnChart(within, (index, ends) => filter(view.parameters[index], ends, state));
@@ -54,7 +54,7 @@ async function draw(answer, within, view) {
     grid: { rows, columns, xgap: 0.16, ygap: 0.42 },
   });
   Object.assign(view, { body: frame.body, drawnAt: frame.body.clientWidth, parameters });
-  return { ...table(parameters), title: title(parameters, nameOf(state)), exporter };
+  return { ...table(parameters), title: title(parameters, nameOf(within)), exporter };
 }
 
 // A choice's place is its place among all choices, also of those without a trial.

@@ -61,7 +61,7 @@ function prepare(view) {
     brushed: (axis, text) => {
       view.brushing = null;
       paint(view.surface, view, marks);
-      const name = filterOf(axis, state);
+      const name = filterOf(axis, view);
       if (text !== state.get(name)) state.set({ [name]: text, page: null }, { push: true });
     },
   };
@@ -69,8 +69,8 @@ function prepare(view) {
   walk(frame.body, view, on);
 }
 
-function filterOf(axis, state) {
-  return axis.isResult ? `m.${state.get("key") ?? "default"}` : `p.${axis.name}`;
+function filterOf(axis, { key }) {
+  return axis.isResult ? `m.${key}` : `p.${axis.name}`;
 }
 
 // In the screen's own pixels.
@@ -93,10 +93,11 @@ function ground(pen, { layout, ys, answer, theme }) {
 }
 
 // What lies above the lines: filters, selected trials, the one below the pointer.
-function marks(pen, { layout, ys, answer, theme, state, hovered, brushing }) {
+function marks(pen, view) {
+  const { layout, ys, answer, theme, state, hovered, brushing } = view;
   for (const axis of layout.axes) {
     const isBrushed = brushing?.axis.index === axis.index;
-    const ends = isBrushed ? [brushing.ends] : brushed(axis, state.get(filterOf(axis, state)), layout);
+    const ends = isBrushed ? [brushing.ends] : brushed(axis, state.get(filterOf(axis, view)), layout);
     for (const each of ends ?? []) drawBrush(pen, axis, each, theme);
   }
   const selected = new Set(selectedIn(state));
@@ -156,8 +157,8 @@ function heading(axis, layout, moved) {
   return made;
 }
 
-async function image({ layout, ys, answer, theme, state }, format) {
-  const view = { layout, ys, answer, theme, state, hovered: -1, brushing: null };
+async function image({ layout, ys, answer, theme, state, key }, format) {
+  const view = { layout, ys, answer, theme, state, key, hovered: -1, brushing: null };
   const canvas = document.createElement("canvas");
   const pen = format === "svg" ? new SvgPen() : canvas.getContext("2d");
   if (format !== "svg") {

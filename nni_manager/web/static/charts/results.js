@@ -25,10 +25,10 @@ export function mount(figure, { state }) {
 }
 
 async function draw(answer, within, view) {
-  const { frame, state } = within;
+  const { state } = within;
   const scale = horizontal(answer, state.get("x") ?? "number");
   const log = { x: isLog(state, "logx"), y: isLog(state, "logy") };
-  const name = nameOf(state);
+  const name = nameOf(within);
   const traces = [
     ...density(answer, scale, log.y),
     ...marks(answer, scale, name),
@@ -36,7 +36,7 @@ async function draw(answer, within, view) {
     ...chosen(answer, scale, state),
   ];
   const axes = { xaxis: across(scale, state), yaxis: resultAxis(name, state) };
-  const exporter = await plot(within, traces, axes, () => listen(frame, state, view));
+  const exporter = await plot(within, traces, axes, () => listen(within, view));
   view.answer = answer;
   view.scale = log.x ? { ...scale, back: (value) => scale.back(10 ** value) } : scale;
   return { ...table(answer, name), ...words(answer, name, log), exporter };
@@ -144,7 +144,8 @@ function picked(points, indices, scale) {
 }
 
 // A zoom asks for finer data where not all is shown; what is framed with the select tool is a filter by result.
-function listen(frame, state, view) {
+function listen(within, view) {
+  const { frame, state } = within;
   frame.body.on("plotly_relayout", (change) => {
     const [from, to] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     const isSampled = view.zoom.from !== undefined || view.answer.density;
@@ -156,7 +157,7 @@ function listen(frame, state, view) {
   frame.body.on("plotly_selected", (selection) => {
     if (!selection?.range?.y) return;
     const [low, high] = extent(selection.range.y);
-    state.set({ [`m.${state.get("key") ?? "default"}`]: range(low, high), page: null }, { push: true });
+    state.set({ [`m.${within.key}`]: range(low, high), page: null }, { push: true });
   });
 }
 
