@@ -194,6 +194,7 @@ def test_effect_bins_hold_all_results(mixed: Filled) -> None:
     (effect,) = mixed.asked("effect", "parameter=units")["parameters"]
     assert sum(bin["count"] for bin in effect["bins"]) == 12
     assert effect["bins"][0] == {
+        "place": 0,
         "low": 0.5,
         "high": 1.5,
         "choice": None,

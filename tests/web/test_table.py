@@ -61,6 +61,15 @@ def test_columns_have_the_order_of_the_address() -> None:
     assert [one.name for one in listed][:7] == ["number", "p.y", "result", "status", "p.x", "id", "latest"]
 
 
+def test_a_filter_that_has_no_box_by_itself_gets_one() -> None:
+    kind = {"name": "kind", "kind": "choice", "choices": ["a", "b"], "others": 3, "observed": {}}
+    rate = {"name": "rate", "kind": "number", "choices": None, "others": 0, "observed": {}}
+    query = PageQuery.parse([("p.kind", "b,c"), ("p.rate", "1,2")])
+    of_kind, of_rate = page_query.fields(query, {"parameters": [kind, rate], "keys": []})
+    assert [(one.value, one.is_chosen) for one in of_kind.choices] == [("a", False), ("b", True), ("c", True)]
+    assert [(one.value, one.is_chosen) for one in of_rate.choices] == [("1", True), ("2", True)]
+
+
 def test_a_curve_is_scaled_into_its_line() -> None:
     assert formats.spark_points([]) == formats.spark_points([1.0]) == ""
     assert formats.spark_points([0, 5, "NaN", 10]) == "2.0,16.0 36.0,9.0 70.0,2.0"

@@ -5,7 +5,7 @@ import { choosing } from "./choosing.js";
 import { colours } from "./colours.js";
 import { columnsOf } from "./columns.js";
 import { panel, panelAxes } from "./effect_panel.js";
-import { choice } from "./formats.js";
+import { placed } from "./formats.js";
 import { nameOf } from "./plot.js";
 import { choices, range } from "./ranges.js";
 import { OwnChart } from "./sketch/own_chart.js";
@@ -37,11 +37,10 @@ function offer(menu, parameters, state) {
   );
 }
 
-async function draw(answer, within, view) {
-  const { figure, frame, state } = within;
+function draw(answer, within, view) {
+  const { frame, state } = within;
   offer(view.menu, answer.parameters, state);
-  const known = new Map((await columnsOf(figure)).parameters.map(({ name, choices }) => [name, choices]));
-  const parameters = answer.parameters.filter(({ bins }) => bins.length).map((one) => withChoices(one, known));
+  const parameters = answer.parameters.filter(({ bins }) => bins.length);
   const rows = Math.ceil(parameters.length / Math.max(1, Math.floor(frame.body.clientWidth / NARROWEST)));
   const columns = Math.ceil(parameters.length / rows);
   frame.body.style.height = `${rows * (parameters.length > 1 ? HEIGHT : ALONE) + AROUND}px`;
@@ -57,12 +56,6 @@ async function draw(answer, within, view) {
   return { ...table(parameters), title: title(parameters, nameOf(within)), exporter };
 }
 
-// A choice's place is its place among all choices, also of those without a trial.
-function withChoices(parameter, known) {
-  if (parameter.kind !== "choice") return parameter;
-  return { ...parameter, choices: known.get(parameter.name) ?? parameter.bins.map((bin) => bin.choice) };
-}
-
 // What is framed in a panel is a filter by its parameter.
 function filter({ name, kind, choices: all }, [low, high], state) {
   const text = kind === "choice" ? choices(all.filter((_, at) => at >= low && at <= high)) : range(low, high);
@@ -75,10 +68,10 @@ function title(parameters, name) {
 }
 
 function table(parameters) {
-  const rows = parameters.flatMap(({ name, kind, bins }) =>
+  const rows = parameters.flatMap(({ name, kind, bins, ...places }) =>
     bins.map((bin) => [
       name,
-      kind === "choice" ? choice(bin.choice) : bin.low,
+      kind === "choice" ? placed(places)[bin.place] : bin.low,
       kind === "choice" ? "" : bin.high,
       bin.count,
       bin.median,

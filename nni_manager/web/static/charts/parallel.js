@@ -2,7 +2,7 @@
 
 import { run } from "./chart.js";
 import { colours } from "./colours.js";
-import { choice, number } from "./formats.js";
+import { number, placed } from "./formats.js";
 import { part } from "./frame.js";
 import { follow, point, selectedIn } from "./opening.js";
 import { brushed, place, positions } from "./parallel_axes.js";
@@ -186,6 +186,6 @@ function table({ axes, lines }) {
   return { columns: ["trial", "id", ...axes.map(({ name }) => name)], rows: rows.reverse() };
 }
 
-function cell({ kind, choices }, value) {
-  return kind === "choice" && value !== null ? choice(choices[value]) : value;
+function cell({ kind, ...all }, value) {
+  return kind === "choice" && value !== null ? placed(all)[value] : value;
 }

@@ -1,6 +1,6 @@
 // Axes of parallel coordinates: where each is, and where a value is on it.
 
-import { choice, extent, finite, number } from "./formats.js";
+import { extent, finite, number, placed } from "./formats.js";
 import { includes, parsedRange } from "./ranges.js";
 
 const MARGIN = { left: 44, right: 84, top: 40, bottom: 30 };
@@ -21,7 +21,7 @@ export function place(answer, { width, height, isLog }) {
 }
 
 function scaleOf(axis, values, isLog, ends) {
-  if (axis.kind === "choice") return ofChoices(axis.choices, ends);
+  if (axis.kind === "choice") return ofChoices(axis, ends);
   const seen = extent(values) ?? [0, 1];
   const low = finite(axis.low) ? Math.min(axis.low, seen[0]) : seen[0];
   const high = finite(axis.high) ? Math.max(axis.high, seen[1]) : seen[1];
@@ -45,12 +45,13 @@ function logarithmic(values, low, high, ends) {
   return { of, back: (y) => 10 ** inner.back(y), ticks: texts };
 }
 
-// A line's value is the place of its choice among all.
-function ofChoices(values, [bottom, top]) {
-  const step = (top - bottom) / Math.max(values.length, 1);
+// A line's value is the place of its choice among all. `value`: none of the place that all others share.
+function ofChoices(axis, [bottom, top]) {
+  const texts = placed(axis);
+  const step = (top - bottom) / Math.max(texts.length, 1);
   const y = (index) => bottom + (index + 0.5) * step;
   const of = (index) => (finite(index) ? y(index) : null);
-  const ticks = values.map((value, index) => ({ y: y(index), text: choice(value), value }));
+  const ticks = texts.map((text, index) => ({ y: y(index), text, value: axis.choices[index] }));
   return { of, ticks, step: Math.abs(step) };
 }
 
@@ -85,7 +86,7 @@ export function positions({ axes }, { number: numbers, values }) {
 export function brushed(axis, text, { top, bottom }) {
   if (!text) return null;
   if (axis.kind === "choice") {
-    const chosen = axis.ticks.filter(({ value }) => includes(text, value));
+    const chosen = axis.ticks.filter(({ value }) => value !== undefined && includes(text, value));
     return chosen.map(({ y }) => [y - axis.step * 0.4, y + axis.step * 0.4]);
   }
   const range = parsedRange(text);
