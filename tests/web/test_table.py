@@ -123,7 +123,9 @@ async def test_ticked_trials_are_killed_together(visitor: httpx.AsyncClient, wor
 
 async def test_compared_trials_show_what_differs_first(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
-    some = (await get(visitor, "/experiments/seeded/compare?tick=0&tick=3&tick=99")).text
+    ticked = await visitor.get("/experiments/seeded/compare?tick=0&tick=3&tick=99")
+    assert (ticked.status_code, ticked.headers["Location"]) == (302, "/experiments/seeded/compare?selected=0%2C3%2C99")
+    some = (await get(visitor, ticked.headers["Location"])).text
     assert "good1" in some and "fails" in some and "absent" in some and "identical lines are hidden" in some
     assert "attempts" not in some
     everything = (await get(visitor, "/experiments/seeded/compare?selected=0,3&all=1")).text
