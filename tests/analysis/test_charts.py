@@ -224,6 +224,18 @@ def test_distribution_counts_every_result(mixed: Filled) -> None:
     assert answer["edf"]["x"][0] == 0 and answer["edf"]["share"][-1] == 1
 
 
+def test_on_a_log_axis_the_distribution_has_what_is_above_zero(experiment: Filled) -> None:
+    for value in (-1.0, 0.0, 0.001, 0.01, 0.1, 1.0, 10.0):
+        experiment.add(final=value)
+    answer = experiment.asked("distribution", "")
+    bins = answer["logBins"]
+    assert sum(bin["count"] for bin in bins) == 5 and answer["notPositive"] == 2
+    assert (bins[0]["low"], bins[-1]["high"]) == (0.001, 10)
+    assert len({round(bin["high"] / bin["low"], 3) for bin in bins}) == 1, "all as wide on the axis"
+    experiment.add(final=0.0, status=TrialStatus.SUCCEEDED)
+    assert experiment.asked("distribution", "m.default=..0")["logBins"] == []
+
+
 def test_timeline_has_lanes_for_what_ran_at_a_time(experiment: Filled) -> None:
     for place in ("m1", "m1", "m2"):
         experiment.add(ms=15_000, final=1.0, place=place)

@@ -3,6 +3,7 @@
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { extent, number } from "./formats.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { axis, choosableAxis, isNarrow, nameOf, plot, resultAxis } from "./plot.js";
 import { range } from "./ranges.js";
 
@@ -20,23 +21,25 @@ export function mount(figure, { state }) {
 async function draw(answer, within) {
   const { frame, state } = within;
   const name = nameOf(within);
-  const exporter = await plot(within, [histogram(answer), ...share(answer)], {
+  const log = isLog(state, "logy");
+  frame.bins = log ? answer.logBins : answer.bins;
+  const exporter = await plot(within, [histogram(frame.bins), ...share(answer)], {
     barmode: "overlay",
     bargap: 0,
     dragmode: isNarrow() ? false : "select",
     selectdirection: "h",
     margin: { r: 48 },
-    shapes: median(answer),
+    shapes: log && hasNoPlace(answer.quantiles.p50) ? [] : median(answer),
     xaxis: resultAxis(name, state),
     yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero" }),
     yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
   });
   if (!frame.body.dataset.filters) listen(within);
-  const rows = answer.bins.map(({ low, high, count }) => [low, high, count]);
-  return { title: title(answer, name), columns: ["from", "to", "trials"], rows, exporter };
+  const rows = frame.bins.map(({ low, high, count }) => [low, high, count]);
+  return { title: title(answer, name) + leftOut(log ? answer.notPositive : 0), columns: ["from", "to", "trials"], rows, exporter };
 }
 
-function histogram({ bins }) {
+function histogram(bins) {
   const theme = colours();
   return {
     type: "bar",
@@ -78,7 +81,7 @@ function listen(within) {
   frame.body.on("plotly_selected", (selection) => selection?.range?.x && filter(extent(selection.range.x)));
   frame.body.on("plotly_click", ({ points: [{ data, pointNumber }] }) => {
     if (data.type !== "bar") return;
-    const [middle, half] = [data.x[pointNumber], data.width[pointNumber] / 2];
-    filter([middle - half, middle + half]);
+    const { low, high } = frame.bins[pointNumber];
+    filter([low, high]);
   });
 }

@@ -6,6 +6,7 @@ import { colours } from "./colours.js";
 import { columnsOf } from "./columns.js";
 import { panel, panelAxes } from "./effect_panel.js";
 import { placed } from "./formats.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { nameOf } from "./plot.js";
 import { choices, range } from "./ranges.js";
 import { OwnChart } from "./sketch/own_chart.js";
@@ -44,7 +45,7 @@ function draw(answer, within, view) {
   const rows = Math.ceil(parameters.length / Math.max(1, Math.floor(frame.body.clientWidth / NARROWEST)));
   const columns = Math.ceil(parameters.length / rows);
   frame.body.style.height = `${rows * (parameters.length > 1 ? HEIGHT : ALONE) + AROUND}px`;
-  const look = { columns, isLog: state.get("logy") === "1", name: nameOf(within) };
+  const look = { columns, isLog: isLog(state, "logy"), name: nameOf(within) };
   const theme = colours();
   const traces = parameters.flatMap((parameter, index) => panel(parameter, index, theme));
   view.chart ??= new OwnChart(within, (index, ends) => filter(view.parameters[index], ends, state));
@@ -53,13 +54,20 @@ function draw(answer, within, view) {
     grid: { rows, columns, xgap: 0.16, ygap: 0.42 },
   });
   Object.assign(view, { body: frame.body, drawnAt: frame.body.clientWidth, parameters });
-  return { ...table(parameters), title: title(parameters, nameOf(within)), exporter };
+  const words = title(parameters, look.name) + leftOut(look.isLog ? hidden(parameters) : 0);
+  return { ...table(parameters), title: words, exporter };
 }
 
 // What is framed in a panel is a filter by its parameter.
 function filter({ name, kind, choices: all }, [low, high], state) {
   const text = kind === "choice" ? choices(all.filter((_, at) => at >= low && at <= high)) : range(low, high);
   if (text) state.set({ [`p.${name}`]: text, page: null }, { push: true });
+}
+
+// The medians, bests and trials that a log axis has no place for.
+function hidden(parameters) {
+  const values = parameters.flatMap(({ bins, points }) => [...bins.flatMap(({ median, best }) => [median, best]), ...points.value]);
+  return values.filter(hasNoPlace).length;
 }
 
 function title(parameters, name) {

@@ -4,6 +4,7 @@ import { run } from "./chart.js";
 import { colours } from "./colours.js";
 import { number, placed } from "./formats.js";
 import { part } from "./frame.js";
+import { hasNoPlace, isLog as isLogarithmic, leftOut } from "./log_axes.js";
 import { follow, point, selectedIn } from "./opening.js";
 import { brushed, place, positions } from "./parallel_axes.js";
 import { drawAxes, drawBrush, drawCounts, drawLine, drawLines } from "./parallel_drawing.js";
@@ -29,14 +30,16 @@ function draw(view) {
   const { answer, figure, frame, state } = view;
   if (!view.body) prepare(view);
   view.drawnAt = view.body.clientWidth;
-  view.layout = place(answer, { width: view.drawnAt, height: HEIGHT, isLog: state.get("logy") === "1" });
+  const isLog = isLogarithmic(state, "logy");
+  view.layout = place(answer, { width: view.drawnAt, height: HEIGHT, isLog });
   view.ys = positions(view.layout, answer.lines);
   view.theme = colours();
   view.hovered = -1;
   paint(view.ground, view, ground);
   paint(view.surface, view, marks);
   name(view);
-  const title = "Parameters and result of each trial, the best on top";
+  const hidden = isLog ? answer.lines.values.at(-1).filter(hasNoPlace).length : 0;
+  const title = `Parameters and result of each trial, the best on top${leftOut(hidden)}`;
   return { title, ...table(answer), exporter: (format) => image(view, format) };
 }
 

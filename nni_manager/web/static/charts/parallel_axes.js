@@ -35,14 +35,14 @@ function linear(low, high, [bottom, top]) {
   return { of, back, ticks: even(low, high).map((value) => ({ y: of(value), text: number(value) })) };
 }
 
-// What is not above zero has no place on a log axis: it is where absent values are.
+// What is not above zero has no place on a log axis: it is where absent values are, and is called `lacking`.
 function logarithmic(values, low, high, ends) {
   let least = low;
   if (low <= 0) least = extent(values.filter((value) => finite(value) && value > 0))?.[0] ?? high / 1000;
   const inner = linear(Math.log10(least), Math.log10(high), ends);
   const of = (value) => (finite(value) && value > 0 ? inner.of(Math.log10(value)) : null);
   const texts = decades(least, high).map((value) => ({ y: of(value), text: number(value) }));
-  return { of, back: (y) => 10 ** inner.back(y), ticks: texts };
+  return { of, back: (y) => 10 ** inner.back(y), ticks: texts, lacking: "not above 0" };
 }
 
 // A line's value is the place of its choice among all. `value`: none of the place that all others share.

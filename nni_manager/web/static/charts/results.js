@@ -3,7 +3,7 @@
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { durationUnit, extent, finite, moment, number, plain } from "./formats.js";
-import { isLog } from "./log_axes.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { selectedIn } from "./opening.js";
 import { axis, choosableAxis, nameOf, plot, resultAxis, utc } from "./plot.js";
 import { range } from "./ranges.js";
@@ -164,9 +164,8 @@ function listen(within, view) {
 function words({ points, best }, name, log) {
   const last = best.value.length ? ` ${number(best.value.at(-1))}` : "";
   const title = `${name[0].toUpperCase()}${name.slice(1)} by trial, best so far${last}`;
-  const isHidden = (value, at) => finite(value) && ((log.y && value <= 0) || (log.x && points.x[at] <= 0));
-  const hidden = points.value.filter(isHidden).length;
-  return hidden ? { title: `${title} (log axis: ${hidden} not above zero left out)` } : { title };
+  const isHidden = (value, at) => finite(value) && ((log.y && hasNoPlace(value)) || (log.x && hasNoPlace(points.x[at])));
+  return { title: title + leftOut(points.value.filter(isHidden).length) };
 }
 
 function table({ points }, name) {
