@@ -152,7 +152,7 @@ def get(connection: sqlite3.Connection, id: str) -> Entry:
     """The entry of an experiment. Raises NotFound."""
     entry = find(connection, id)
     if entry is None:
-        raise NotFound(f"there is no experiment {id}; `nnictl experiment list` shows all")
+        raise NotFound(f"there is no experiment {id}, or it was deleted; `nnictl experiment list` shows all")
     return entry
 
 
