@@ -246,7 +246,8 @@ def drawn(asked: Asked, *, provisional: bool) -> Drawn:
         usable = usable | (np.isin(trials["status"], _PROVISIONAL) & np.isfinite(values))
     ended = (trials["status"] == SUCCEEDED) & trials["has_final"]
     positions = np.flatnonzero(mask & usable)
-    kept = _unclipped(values[positions], query.clip)
+    kept = _unclipped(values[positions], query.clip, is_better_high=maximizes(trials, query))
+    kept |= flags(trials, selected(asked))[positions]
     return Drawn(values, positions[kept], int(mask.sum()), int((mask & ended & ~usable).sum()), int((~kept).sum()))
 
 
@@ -288,10 +289,12 @@ def flags(trials: TrialSet, *positions: Any) -> Mask:
     return found
 
 
-def _unclipped(values: Floats, reach: float | None) -> Mask:
-    """Which values are no outliers; all without a reach."""
+def _unclipped(values: Floats, reach: float | None, *, is_better_high: bool) -> Mask:
+    """Which values are no outliers; all without a reach. What is far better than the others is none: it is what is
+    searched for."""
     if reach is None or len(values) < 4:
         return np.ones(len(values), np.bool_)
     low, high = np.quantile(values, (0.25, 0.75))
-    kept: Mask = (values >= low - reach * (high - low)) & (values <= high + reach * (high - low))
+    far = reach * (high - low)
+    kept: Mask = values >= low - far if is_better_high else values <= high + far
     return kept

@@ -55,7 +55,7 @@ _PARAMETERS = [
     _parameter("key", "Key of the results where they are objects; missing: the first objective, else `default`."),
     _parameter("direction", "What is better; missing: the experiment's.", enum=["minimize", "maximize"]),
     _parameter("top", "How many of the best are drawn as such.", type="integer", minimum=1, maximum=100, default=20),
-    _parameter("clip", "1, or 1.5 to 3: results that many interquartile ranges from the quartiles are hidden."),
+    _parameter("clip", "1, or 1.5 to 3: results worse than the quartiles by so many interquartile ranges are hidden."),
     _parameter("selected", "Numbers of trials that are always drawn, joined by commas."),
     _parameter("x", "The axis.", enum=["number", "elapsed", "clock"], default="number"),
     _parameter("page", "From 1.", type="integer", minimum=1, maximum=10**9, default=1),

@@ -96,6 +96,17 @@ def test_outliers_are_hidden_and_counted(experiment: Filled) -> None:
     assert experiment.asked("results", "")["clipped"] == 0
 
 
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_the_best_is_no_outlier(experiment: Filled, direction: str) -> None:
+    for value in (*range(20), 1000.0, -1000.0):
+        experiment.add(final=value)
+    best, worst = (21, 20) if direction == "minimize" else (20, 21)
+    answer = experiment.asked("results", f"clip=1&direction={direction}")
+    assert answer["best"]["number"][-1] == best and best in answer["points"]["number"]
+    assert worst not in answer["points"]["number"] and answer["clipped"] == 1
+    assert experiment.asked("results", f"clip=1&direction={direction}&selected={worst}")["clipped"] == 0
+
+
 def test_many_results_are_a_density_and_the_telling_points(experiment: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MOST_POINTS", 50)
     monkeypatch.setattr(results, "_NEWEST", 5)
