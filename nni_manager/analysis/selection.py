@@ -49,7 +49,7 @@ class Ranks:
     order: Integers
     #: Of each trial, from 1; 0: it is not comparable.
     rank: Integers
-    #: Of each trial: 1 the best result, 0 the worst; NaN: not comparable.
+    #: Of each trial: 1 the best result, 0 the worst, equal ones the same; NaN: not comparable.
     score: Floats
 
 
@@ -63,10 +63,12 @@ def _ranks(trials: TrialSet, query: Query) -> Ranks:
     values = results(trials, query.key)
     positions = np.flatnonzero(comparable(trials, query.key))
     signed = -values[positions] if maximizes(trials, query) else values[positions]
-    order = positions[np.argsort(signed, kind="stable")]
+    sorting = np.argsort(signed, kind="stable")
+    order, ascending = positions[sorting], signed[sorting]
     rank, score = np.zeros(len(trials), np.int64), np.full(len(trials), np.nan)
     rank[order] = np.arange(1, len(order) + 1)
-    score[order] = 1 - np.arange(len(order)) / max(1, len(order) - 1)
+    first = np.searchsorted(ascending, ascending)  # of equal ones
+    score[order] = 1 - first / max(1, first.max(initial=0))
     return Ranks(order, rank, score)
 
 

@@ -96,6 +96,20 @@ def test_outliers_are_hidden_and_counted(experiment: Filled) -> None:
     assert experiment.asked("results", "")["clipped"] == 0
 
 
+def test_equal_results_have_one_score(experiment: Filled) -> None:
+    for value in (2.0, 1.0, 1.0, 3.0, 3.0):
+        experiment.add(final=value)
+    lines = experiment.asked("parallel", "")["lines"]
+    scores = dict(zip(lines["number"], lines["score"], strict=True))
+    assert scores == {1: 1, 2: 1, 0: 0.3333, 3: 0, 4: 0}
+
+
+def test_results_that_are_all_equal_are_all_the_best(experiment: Filled) -> None:
+    for _ in range(3):
+        experiment.add(final=0.5)
+    assert experiment.asked("parallel", "")["lines"]["score"] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 def test_the_best_is_no_outlier(experiment: Filled, direction: str) -> None:
     for value in (*range(20), 1000.0, -1000.0):
