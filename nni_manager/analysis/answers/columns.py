@@ -73,12 +73,12 @@ def choices(space: SpaceColumn | None, column: ValueColumn) -> Choices:
     """The choices of a parameter; of more than `MOST_CHOICES` those that occur most are told apart."""
     labels, codes = column.categories()
     counts = np.bincount(codes[codes >= 0], minlength=len(labels))
-    order = np.argsort(-counts, kind="stable").tolist()
+    order = [code for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
+    seen = {_exactly(labels[code]): labels[code] for code in order}
     known = {_exactly(choice): choice for choice in (space.choices or () if space is not None else ())}
-    every = list((known | {_exactly(labels[code]): labels[code] for code in order}).items())
-    frequent = dict.fromkeys((*(_exactly(labels[code]) for code in order if counts[code]), *known))
-    kept = set(list(frequent)[:MOST_CHOICES])
-    listed = [choice for text, choice in every if text in kept]
+    kept = set(list(seen | known)[:MOST_CHOICES])  # in the order of `seen` first
+    every = known | {text: label for text, label in seen.items() if text not in known}
+    listed = [choice for text, choice in every.items() if text in kept]
     return Choices(listed, len(every) - len(listed))
 
 
