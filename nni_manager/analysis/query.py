@@ -61,8 +61,8 @@ class Query:
     failure: str = ""
     #: Column, with a minus in reverse order.
     sort: str = "-number"
-    #: Key of the results.
-    key: str = DEFAULT_KEY
+    #: Key of the results; empty: the experiment's.
+    key: str = ""
     #: None: the experiment's.
     direction: OptimizeMode | None = None
     #: Number of best trials that are drawn as such.

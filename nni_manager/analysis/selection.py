@@ -23,13 +23,15 @@ OPEN = [STATUSES.index(status) for status in OPEN_STATUSES]
 
 
 def maximizes(trials: TrialSet, query: Query) -> bool:
-    return (query.direction or trials.direction) is OptimizeMode.MAXIMIZE
+    return (query.direction or trials.direction_of(query.key)) is OptimizeMode.MAXIMIZE
 
 
 def results(trials: TrialSet, key: str) -> Floats:
     """Final results of all trials; NaN: none, or no number."""
     if key == DEFAULT_KEY:
         return trials["final"]
+    if key not in trials.metrics.columns and trials.goals is not None and key in trials.goals.names:
+        return np.full(len(trials), np.nan)  # no trial has reported it yet
     return _metric(trials, "key", key).numbers
 
 
@@ -47,7 +49,7 @@ class Ranks:
     order: Integers
     #: Of each trial, from 1; 0: it is not comparable.
     rank: Integers
-    #: Of each trial: 1 the best result, 0 the worst; NaN: not comparable.
+    #: Of each trial: 1 the best result, 0 the worst, equal ones the same; NaN: not comparable.
     score: Floats
 
 
@@ -61,10 +63,12 @@ def _ranks(trials: TrialSet, query: Query) -> Ranks:
     values = results(trials, query.key)
     positions = np.flatnonzero(comparable(trials, query.key))
     signed = -values[positions] if maximizes(trials, query) else values[positions]
-    order = positions[np.argsort(signed, kind="stable")]
+    sorting = np.argsort(signed, kind="stable")
+    order, ascending = positions[sorting], signed[sorting]
     rank, score = np.zeros(len(trials), np.int64), np.full(len(trials), np.nan)
     rank[order] = np.arange(1, len(order) + 1)
-    score[order] = 1 - np.arange(len(order)) / max(1, len(order) - 1)
+    first = np.searchsorted(ascending, ascending)  # of equal ones
+    score[order] = 1 - first / max(1, first.max(initial=0))
     return Ranks(order, rank, score)
 
 
@@ -244,7 +248,8 @@ def drawn(asked: Asked, *, provisional: bool) -> Drawn:
         usable = usable | (np.isin(trials["status"], _PROVISIONAL) & np.isfinite(values))
     ended = (trials["status"] == SUCCEEDED) & trials["has_final"]
     positions = np.flatnonzero(mask & usable)
-    kept = _unclipped(values[positions], query.clip)
+    kept = _unclipped(values[positions], query.clip, is_better_high=maximizes(trials, query))
+    kept |= flags(trials, selected(asked))[positions]
     return Drawn(values, positions[kept], int(mask.sum()), int((mask & ended & ~usable).sum()), int((~kept).sum()))
 
 
@@ -286,10 +291,12 @@ def flags(trials: TrialSet, *positions: Any) -> Mask:
     return found
 
 
-def _unclipped(values: Floats, reach: float | None) -> Mask:
-    """Which values are no outliers; all without a reach."""
+def _unclipped(values: Floats, reach: float | None, *, is_better_high: bool) -> Mask:
+    """Which values are no outliers; all without a reach. What is far better than the others is none: it is what is
+    searched for."""
     if reach is None or len(values) < 4:
         return np.ones(len(values), np.bool_)
     low, high = np.quantile(values, (0.25, 0.75))
-    kept: Mask = (values >= low - reach * (high - low)) & (values <= high + reach * (high - low))
+    far = reach * (high - low)
+    kept: Mask = values >= low - far if is_better_high else values <= high + far
     return kept

@@ -22,6 +22,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
@@ -128,8 +129,9 @@ def _answer(kept: KeptExperiments, request: dict[str, Any]) -> dict[str, Any]:
     question, revision = request["question"], request["revision"]
     parameters = needs_parameters(question, query)
     with kept.read(request["path"], revision, parameters=parameters) as (trials, connection):
+        query = replace(query, key=query.key or trials.usual_key)
         asked = Asked(trials=trials, query=query, connection=connection, now_ms=int(time.time() * 1000))
-        return {"revision": revision, **answerer(question)(asked)}
+        return {"revision": revision, "key": query.key, **answerer(question)(asked)}
 
 
 #: Most experiments, and most bytes of all but the one that is asked about.

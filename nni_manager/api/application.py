@@ -61,6 +61,8 @@ _EVERYWHERE = {
     " token is one for reading and the call a change.",
     "500": "A fault in the manager; its log has the details.",
 }
+#: Of the routes that refuse unknown query parameters.
+PREFIX = "/api/v1/"
 _BEARER = "token"
 _SCHEME = {
     "type": "http",
@@ -91,6 +93,8 @@ def _describe(api: FastAPI) -> dict[str, Any]:
     document["components"]["securitySchemes"] = {_BEARER: _SCHEME}
     for path, operations in document["paths"].items():
         for operation in operations.values():
+            if path.startswith(PREFIX):
+                operation["responses"].setdefault("400", {"description": "There is no such query parameter."})
             _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
             operation["security"] = [] if path in OPEN_PATHS else [{_BEARER: []}, {}]
     for name in _REPLACED:

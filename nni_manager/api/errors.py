@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api.schemas import daemon as schema
@@ -42,7 +43,8 @@ _MEANINGS = {
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, for the API's description. 401, 403 and 500 are added to every route."""
+    """The refusals of a route, for the API's description. 401, 403 and 500 are added to every route, and 400 to those
+    that refuse unknown query parameters."""
     return {status: {"model": schema.Error, "description": _MEANINGS[status]} for status in statuses}
 
 
@@ -92,7 +94,7 @@ async def _on_validation_error(_: Request, error: Exception) -> AsciiJson:
 async def _on_http_error(request: Request, error: Exception) -> AsciiJson:
     assert isinstance(error, HTTPException)
     sentence = f"{sentence_of(request, error)}{_ADVICE.get(error.status_code, '')}"
-    return AsciiJson({"error": shortened(sentence)}, error.status_code, headers=error.headers)
+    return AsciiJson({"error": shortened(sentence)}, error.status_code, headers=headers_of(request, error))
 
 
 _ADVICE = {404: "; /api/v1/openapi.json lists what there is", 405: "; /api/v1/openapi.json lists what is"}
@@ -107,15 +109,30 @@ def sentence_of(request: Request, error: HTTPException) -> str:
     return sentences.get(error.status_code, error.detail)
 
 
+def headers_of(request: Request, error: HTTPException) -> dict[str, str]:
+    """The headers of an error. `Allow` has the methods of all routes of the path; the framework names those of one."""
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+        methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
+        headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+    return headers
+
+
 def _sentence(fault: Mapping[str, Any]) -> str:
     """The sentence of a validation error, without the value, which may be a secret."""
     if fault["type"] == "json_invalid":
         return f"the body is not JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}"
     if fault["type"] == "missing" and fault["loc"] == ("body",):
         return "the body is missing; send JSON with content type application/json"
-    if fault["type"] in ("model_attributes_type", "dict_type", "list_type") and fault["loc"] == ("body",):
-        return f"{fault['msg']}; send JSON with content type application/json"
+    if (wanted := _KINDS.get(fault["type"])) is not None and fault["loc"] == ("body",):
+        is_unread = isinstance(fault["input"], bytes)  # which it is of any other content type
+        return f"the body must be a JSON {wanted}{', with content type application/json' if is_unread else ''}"
     return f"{_place(fault['loc'])}: {fault['msg']}"
+
+
+#: Type of a fault → what is wanted.
+_KINDS = {"model_attributes_type": "object", "model_type": "object", "dict_type": "object", "list_type": "list"}
 
 
 def _place(steps: Sequence[str | int]) -> str:

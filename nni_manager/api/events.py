@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Event
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from nni_manager.api.schemas.daemon import Wire
 from nni_manager.api.schemas.experiments import ExperimentState, ExperimentSummary
 from nni_manager.api.schemas.trials import Metric, Trial
 from nni_manager.domain.metrics import MetricType
+from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import answers
 from nni_manager.store.index.index import Entry
 from nni_manager.streams.event_stream import EventStream, Part, event, last_event_id
@@ -113,7 +115,8 @@ async def follow_trials(id: ExperimentId, context: Context, request: Request) ->
     """First every trial, then those that change; after `Last-Event-ID`, of those that have ended only the later ones.
     Ends when the experiment is closed, and when the daemon ends."""
     await description.state(context, id)
-    return EventStream(_Trials(context, id, last_event_id(request) or 0), context.stopping)
+    begun = await _begun(context, id, request, answers.ended)
+    return EventStream(_Trials(context, id, begun or 0), context.stopping)
 
 
 @router.get(
@@ -136,8 +139,15 @@ async def follow_metrics(
     """All in the order they were stored, each once; those after `after`, or after `Last-Event-ID`. Ends when the
     experiment is closed, and when the daemon ends."""
     await description.state(context, id)
-    begun = last_event_id(request)
+    begun = await _begun(context, id, request, answers.last_metric)
     return EventStream(_Metrics(context, id, trial, type, after if begun is None else begun), context.stopping)
+
+
+async def _begun(context: ApiContext, id: str, request: Request, greatest: Callable[[Connection], int]) -> int | None:
+    """The `Last-Event-ID` after which a stream goes on; None: there is none, or it is greater than all that there are,
+    as of an experiment that had the same id before."""
+    last = last_event_id(request)
+    return None if last is None or last > await context.service.read(id, greatest) else last
 
 
 class _List:

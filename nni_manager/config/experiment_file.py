@@ -124,7 +124,7 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
         if name not in CHANGEABLE:
             raise InvalidInput(f"{name} cannot be changed once an experiment exists; {', '.join(CHANGEABLE)} can")
     changed = _with(spec, fields)
-    dialect_v2.check_counts(fields)
+    dialect_v2.check_changed(fields)
     if "searchSpace" in fields:
         check_whole(changed.search_space, changed.tuner)
     return changed

@@ -87,6 +87,11 @@ class Goals:
             constraints={name: parse_constraint(text) for name, text in constraints.items()},
         )
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The keys that count."""
+        return frozenset((*self.objectives, *self.constraints))
+
     def judge(self, result: object) -> Worth | None:
         """The worth of a final result as reported; None: an objective is missing, or is no finite number.
 

@@ -4,6 +4,7 @@ fit into a header."""
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping
 
 from nni_manager.domain.errors import InvalidInput
@@ -37,6 +38,11 @@ def require_finite(what: str, value: object) -> None:
 def printable(text: str) -> str:
     """The text without control characters that a terminal would act on; line breaks and tabs stay."""
     return "".join(character for character in text if character.isprintable() or character in "\n\t")
+
+
+def is_visible(text: str) -> bool:
+    """Whether some character of the text can be seen: not all are spaces, control or format characters."""
+    return any(unicodedata.category(character)[0] not in "CZ" for character in text)
 
 
 #: The most characters of a line in a sentence.

@@ -199,6 +199,7 @@ def dimension(one: Mapping[str, Any]) -> Dimension:
     """`one`: a parameter in the answer to ``columns``."""
     choices, low, high = one["choices"], one["low"], one["high"]
     values = ", ".join(map(formats.short, choices)) if choices else ""
+    values += f" and {one['others']} others" if one["others"] else ""
     if low is not None or high is not None:
         values = f"{formats.cell(low)} … {formats.cell(high)}"
     observed = [formats.cell(one["observed"][end]) for end in ("min", "max")]

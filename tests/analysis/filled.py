@@ -163,6 +163,13 @@ def filled(folder: Path, space: Any = SPACE, mode: str = "minimize") -> Iterator
             _let_importances_end()
 
 
+def with_goals(experiment: Filled, objectives: dict[str, str], constraints: dict[str, str] | None = None) -> None:
+    """Gives an experiment several objectives, and no search space."""
+    config = {"objectives": objectives, "constraints": constraints or {}, "searchSpace": {}}
+    experiment.connection.execute("UPDATE experiment SET config = ?", [json.dumps(config)])
+    experiment.connection.commit()
+
+
 def _let_importances_end() -> None:
     """They are computed one after the other: those of one test would hold up those of the next."""
     for thread in threading.enumerate():

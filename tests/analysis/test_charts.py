@@ -96,6 +96,31 @@ def test_outliers_are_hidden_and_counted(experiment: Filled) -> None:
     assert experiment.asked("results", "")["clipped"] == 0
 
 
+def test_equal_results_have_one_score(experiment: Filled) -> None:
+    for value in (2.0, 1.0, 1.0, 3.0, 3.0):
+        experiment.add(final=value)
+    lines = experiment.asked("parallel", "")["lines"]
+    scores = dict(zip(lines["number"], lines["score"], strict=True))
+    assert scores == {1: 1, 2: 1, 0: 0.3333, 3: 0, 4: 0}
+
+
+def test_results_that_are_all_equal_are_all_the_best(experiment: Filled) -> None:
+    for _ in range(3):
+        experiment.add(final=0.5)
+    assert experiment.asked("parallel", "")["lines"]["score"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_the_best_is_no_outlier(experiment: Filled, direction: str) -> None:
+    for value in (*range(20), 1000.0, -1000.0):
+        experiment.add(final=value)
+    best, worst = (21, 20) if direction == "minimize" else (20, 21)
+    answer = experiment.asked("results", f"clip=1&direction={direction}")
+    assert answer["best"]["number"][-1] == best and best in answer["points"]["number"]
+    assert worst not in answer["points"]["number"] and answer["clipped"] == 1
+    assert experiment.asked("results", f"clip=1&direction={direction}&selected={worst}")["clipped"] == 0
+
+
 def test_many_results_are_a_density_and_the_telling_points(experiment: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MOST_POINTS", 50)
     monkeypatch.setattr(results, "_NEWEST", 5)
@@ -194,6 +219,7 @@ def test_effect_bins_hold_all_results(mixed: Filled) -> None:
     (effect,) = mixed.asked("effect", "parameter=units")["parameters"]
     assert sum(bin["count"] for bin in effect["bins"]) == 12
     assert effect["bins"][0] == {
+        "place": 0,
         "low": 0.5,
         "high": 1.5,
         "choice": None,
@@ -221,6 +247,18 @@ def test_distribution_counts_every_result(mixed: Filled) -> None:
     answer = mixed.asked("distribution", "")
     assert sum(bin["count"] for bin in answer["bins"]) == 12 and answer["quantiles"]["p50"] == 5.5
     assert answer["edf"]["x"][0] == 0 and answer["edf"]["share"][-1] == 1
+
+
+def test_on_a_log_axis_the_distribution_has_what_is_above_zero(experiment: Filled) -> None:
+    for value in (-1.0, 0.0, 0.001, 0.01, 0.1, 1.0, 10.0):
+        experiment.add(final=value)
+    answer = experiment.asked("distribution", "")
+    bins = answer["logBins"]
+    assert sum(bin["count"] for bin in bins) == 5 and answer["notPositive"] == 2
+    assert (bins[0]["low"], bins[-1]["high"]) == (0.001, 10)
+    assert len({round(bin["high"] / bin["low"], 3) for bin in bins}) == 1, "all as wide on the axis"
+    experiment.add(final=0.0, status=TrialStatus.SUCCEEDED)
+    assert experiment.asked("distribution", "m.default=..0")["logBins"] == []
 
 
 def test_timeline_has_lanes_for_what_ran_at_a_time(experiment: Filled) -> None:

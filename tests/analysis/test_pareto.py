@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from nni_manager.analysis.answers import pareto
 from nni_manager.domain.trial_status import TrialStatus
-from tests.analysis.filled import Filled
+from tests.analysis.filled import Filled, with_goals
 
 pytestmark = pytest.mark.unit
 
 OBJECTIVES = {"acc": "maximize", "ms": "minimize", "size": "minimize"}
-
-
-def with_goals(experiment: Filled, objectives: dict[str, str], constraints: dict[str, str] | None = None) -> None:
-    config = {"objectives": objectives, "constraints": constraints or {}, "searchSpace": {}}
-    experiment.connection.execute("UPDATE experiment SET config = ?", [json.dumps(config)])
-    experiment.connection.commit()
 
 
 def points(answer: dict[str, Any], what: str) -> list[int]:

@@ -79,12 +79,21 @@ async def test_unknown_paths_are_answered_in_json(api: httpx.AsyncClient, path: 
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("PUT", "/api/v1/experiments"), ("POST", "/healthz"), ("DELETE", "/api/v1/daemon"), ("TRACE", "/readyz")],
+    ("method", "path", "known"),
+    [
+        ("PUT", "/api/v1/experiments", "GET, HEAD, POST"),
+        ("PUT", "/api/v1/experiments/nosuch", "DELETE, GET, HEAD, PATCH"),
+        ("POST", "/healthz", "GET, HEAD"),
+        ("DELETE", "/api/v1/daemon", "GET, HEAD"),
+        ("TRACE", "/readyz", "GET, HEAD"),
+    ],
 )
-async def test_an_unknown_method_names_those_that_are_known(api: httpx.AsyncClient, method: str, path: str) -> None:
+async def test_an_unknown_method_names_those_that_are_known(
+    api: httpx.AsyncClient, method: str, path: str, known: str
+) -> None:
     answer = await api.request(method, path)
-    assert answer.status_code == 405 and method in answer.json()["error"] and answer.headers["Allow"]
+    assert answer.status_code == 405 and method in answer.json()["error"]
+    assert answer.headers["Allow"] == known
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,17 @@ async def test_trials_of_a_closed_experiment_come_once(api: httpx.AsyncClient, w
         assert {data["status"] for _, data in await stream.events()} <= {"WAITING", "RUNNING", "UNKNOWN"}
 
 
+@pytest.mark.parametrize("what", ["trials/events", "metrics/events"])
+async def test_a_stream_begins_anew_after_an_id_that_is_ahead(world: World, what: str) -> None:
+    """As of an experiment that had the same id, and was deleted."""
+    await world.add("seeded")
+    told = []
+    for last in ("", "999"):
+        async with following(world, f"seeded/{what}", last) as stream:
+            told.append(await stream.events())
+    assert told[0] and told[0] == told[1]
+
+
 @pytest.mark.parametrize("page", [2, 1000])
 async def test_results_come_once(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, page: int

@@ -98,6 +98,23 @@ async def test_a_closed_experiment_is_renamed_and_keeps_its_id(api: httpx.AsyncC
     assert refused.status_code == 409, "limits are those of an open one"
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_name_is_checked_as_that_of_a_new_experiment(
+    api: httpx.AsyncClient, world: World, is_open: bool
+) -> None:
+    if is_open:
+        id_ = (await api.post(EXPERIMENTS, json=world.config())).json()["id"]
+    else:
+        await world.add(id_ := "seeded")
+    before = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["name"]
+    for name in ("\0", "a\0b", "  "):
+        answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"experimentName": name})
+        assert answer.status_code == 400 and "experimentName" in answer.json()["error"], answer.text
+        assert (await api.post(EXPERIMENTS, json=world.config(experimentName=name))).status_code == 400
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["name"] == before
+    assert (await api.patch(f"{EXPERIMENTS}/{id_}", json={"experimentName": None})).json()["name"] is None
+
+
 async def test_labels_of_a_folder_that_is_gone_are_refused(api: httpx.AsyncClient, world: World) -> None:
     (await world.add("seeded", status=ExperimentStatus.STOPPED)).remove()
     answer = await api.patch(f"{EXPERIMENTS}/seeded", json={"tags": ["x"]})

@@ -149,6 +149,7 @@ async def test_trials_beyond_the_limit_are_refused(api: httpx.AsyncClient, world
         ('{"parameters": 1, "status": "DONE"}', "status"),
         ("", "body is missing"),
         ("{", "not JSON"),
+        *((body, "the body must be a JSON object") for body in ("[]", "1", "null", '"x"')),
     ],
 )
 async def test_parameters_that_cannot_be_used_are_refused(
@@ -158,6 +159,7 @@ async def test_parameters_that_cannot_be_used_are_refused(
     headers = {"Content-Type": "application/json"}
     answer = await api.post(f"/api/v1/experiments/{id_}/trials", content=body, headers=headers)
     assert answer.status_code == 400 and words in answer.json()["error"], answer.text
+    assert ("content type" in answer.json()["error"]) is not bool(body), "which is right"
 
 
 async def test_a_form_of_another_site_is_no_json(api: httpx.AsyncClient, world: World) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -327,6 +329,21 @@ async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, s
         await page.get_by_label("x axis").select_option("clock")
         await expect(across).to_be_hidden()  # a time of day has no logarithm
         await expect(up).to_be_visible()
+
+
+async def test_every_chart_counts_what_a_log_axis_has_no_place_for(browser: Browser, site: str, world: World) -> None:
+    folder = await charted(world, "charted", 40)
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
+        connection.execute("UPDATE trials SET final_value = -final_value WHERE sequence_id BETWEEN 10 AND 12")
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/charted?logy=1&logstep=1")
+        for name in ("results", "curves", "parallel", "effect", "distribution"):
+            await chart(page, name).scroll_into_view_if_needed()
+            count = r"\d+" if name in ("curves", "effect") else "3"
+            title = chart(page, name).locator(".chart-title")
+            await expect(title).to_contain_text(re.compile(rf"log axis: {count} not above zero left out"))
+        bins = "() => Math.min(...document.querySelector('#chart-distribution .chart-body').data[0].x)"
+        assert await page.evaluate(bins) > 0
 
 
 async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world: World) -> None:

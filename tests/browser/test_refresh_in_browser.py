@@ -56,6 +56,33 @@ async def test_chart_is_drawn_once_its_library_comes_after_all(site: str, world:
         await expect(words).to_be_empty()
 
 
+async def test_page_of_a_closed_experiment_looks_again(site: str, world: World, browser: Browser) -> None:
+    """It may be resumed, or deleted."""
+    await charted(world, "charted", 20)
+    async with opened(browser) as page:
+        await page.route(re.compile(r"/static/stream\.js"), soon)
+        await page.goto(f"{site}/experiments/charted")
+        await page.wait_for_event("request", lambda request: request.url.endswith("/stream"))
+        change = "options => fetch('/api/v1/experiments/charted', options).then(answer => answer.status)"
+        named = {
+            "method": "PATCH",
+            "headers": {"Content-Type": "application/json"},
+            "body": '{"experimentName": "other"}',
+        }
+        assert await page.evaluate(change, named) == 200
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("other", timeout=LONG_MS)
+        assert await page.evaluate(change, {"method": "DELETE"}) == 204
+        await expect(page.locator("main")).to_contain_text("or it was deleted", timeout=LONG_MS)
+
+
+async def soon(route: Route) -> None:
+    """The script of the stream, which waits less."""
+    answer = await route.fetch()
+    text = await answer.text()
+    assert "LONGEST_MS = 30000" in text
+    await route.fulfill(response=answer, body=text.replace("LONGEST_MS = 30000", "LONGEST_MS = 500"))
+
+
 async def test_fault_of_one_filter_does_not_stay_with_the_next(site: str, world: World, browser: Browser) -> None:
     await charted(world, "charted", 20)
     async with opened(browser) as page:

@@ -107,6 +107,11 @@ async def test_orders_by_results_read_each_once_and_look_for_few_folders_beside_
     assert here not in looked and 0 < len(looked) <= 3 * 50
 
 
+async def test_a_name_that_shows_as_nothing_is_linked_by_its_id(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", experimentName="\u200b")
+    assert "><bdi>seeded</bdi></a>" in (await visitor.get("/")).text
+
+
 async def test_archived_ones_are_hidden_unless_asked_for(visitor: httpx.AsyncClient, world: World) -> None:
     for id_ in ("first", "second"):
         await world.add(id_)

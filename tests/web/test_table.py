@@ -54,10 +54,20 @@ def test_columns_have_the_order_of_the_address() -> None:
     known = {
         "parameters": [{"name": "x", "kind": "number"}, {"name": "y", "kind": "choice"}],
         "keys": [{"name": "default"}],
+        "key": "default",
     }
     listed = trial_table.columns_of(PageQuery.parse([("columns", "p.y,result,gone,status,p.x")]), known)
     assert [one.name for one in listed if one.is_shown] == ["number", "p.y", "result", "status", "p.x"]
     assert [one.name for one in listed][:7] == ["number", "p.y", "result", "status", "p.x", "id", "latest"]
+
+
+def test_a_filter_that_has_no_box_by_itself_gets_one() -> None:
+    kind = {"name": "kind", "kind": "choice", "choices": ["a", "b"], "others": 3, "observed": {}}
+    rate = {"name": "rate", "kind": "number", "choices": None, "others": 0, "observed": {}}
+    query = PageQuery.parse([("p.kind", "b,c"), ("p.rate", "1,2")])
+    of_kind, of_rate = page_query.fields(query, {"parameters": [kind, rate], "keys": []})
+    assert [(one.value, one.is_chosen) for one in of_kind.choices] == [("a", False), ("b", True), ("c", True)]
+    assert [(one.value, one.is_chosen) for one in of_rate.choices] == [("1", True), ("2", True)]
 
 
 def test_a_curve_is_scaled_into_its_line() -> None:
@@ -113,7 +123,9 @@ async def test_ticked_trials_are_killed_together(visitor: httpx.AsyncClient, wor
 
 async def test_compared_trials_show_what_differs_first(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
-    some = (await get(visitor, "/experiments/seeded/compare?tick=0&tick=3&tick=99")).text
+    ticked = await visitor.get("/experiments/seeded/compare?tick=0&tick=3&tick=99")
+    assert (ticked.status_code, ticked.headers["Location"]) == (302, "/experiments/seeded/compare?selected=0%2C3%2C99")
+    some = (await get(visitor, ticked.headers["Location"])).text
     assert "good1" in some and "fails" in some and "absent" in some and "identical lines are hidden" in some
     assert "attempts" not in some
     everything = (await get(visitor, "/experiments/seeded/compare?selected=0,3&all=1")).text

@@ -5,12 +5,13 @@ An `Axis` of a chart has the values of one of them.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from nni_manager.analysis.json_text import numbers, short
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.analysis.selection import Asked
 
-#: Choices that are listed, the most frequent first where the search space has none.
+#: Choices of a parameter that are told apart; all others are told as one.
 MOST_CHOICES = 50
 
 
@@ -32,7 +33,7 @@ def answer(asked: Asked) -> dict[str, Any]:
     counts = np.bincount(trials["status"], minlength=len(STATUSES)).tolist()
     names = dict.fromkeys((*trials.space, *trials.parameters.columns))
     return {
-        "direction": trials.direction,
+        "direction": trials.direction_of(trials.usual_key),
         "total": len(trials),
         "statuses": {str(status): count for status, count in zip(STATUSES, counts, strict=True) if count},
         "keys": keys(trials),
@@ -42,9 +43,16 @@ def answer(asked: Asked) -> dict[str, Any]:
 
 
 def keys(trials: TrialSet) -> list[dict[str, Any]]:
-    """The keys of results, ``default`` first."""
-    others = {key: column.numbers for key, column in trials.metrics.columns.items() if key != DEFAULT_KEY}
-    return [_key(trials, key, values) for key, values in {DEFAULT_KEY: trials["final"], **others}.items()]
+    """The keys of results: the objectives, or ``default``, first."""
+    names = dict.fromkeys((*_goal_keys(trials), *trials.metrics.columns))
+    return [_key(trials, key, selection.results(trials, key)) for key in names]
+
+
+def _goal_keys(trials: TrialSet) -> list[str]:
+    if trials.goals is None:
+        return [DEFAULT_KEY]
+    has_default = bool(np.isfinite(trials["final"]).any())
+    return [*trials.goals.objectives, *([DEFAULT_KEY] if has_default else [])]
 
 
 def is_choice(space: SpaceColumn | None, column: ValueColumn | None) -> bool:
@@ -54,24 +62,36 @@ def is_choice(space: SpaceColumn | None, column: ValueColumn | None) -> bool:
     return column is not None and column.has_texts
 
 
-def choices(space: SpaceColumn | None, column: ValueColumn) -> list[Any]:
-    """The choices of a parameter: those of the search space, then others that occur, at most `MOST_CHOICES`."""
+class Choices(NamedTuple):
+    #: Those that are told apart: of the search space, in its order, then others that occur, the most frequent first.
+    listed: list[Any]
+    #: Number of the others.
+    others: int
+
+
+def choices(space: SpaceColumn | None, column: ValueColumn) -> Choices:
+    """The choices of a parameter; of more than `MOST_CHOICES` those that occur most are told apart."""
     labels, codes = column.categories()
     counts = np.bincount(codes[codes >= 0], minlength=len(labels))
-    frequent = [labels[code] for code in np.argsort(-counts, kind="stable")[:MOST_CHOICES]]
-    known = list(space.choices or ()) if space is not None else []
-    others = [label for label in frequent if not any(is_same(label, choice) for choice in known)]
-    return (known + others)[:MOST_CHOICES]
+    order = [code for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
+    seen = {_exactly(labels[code]): labels[code] for code in order}
+    known = {_exactly(choice): choice for choice in (space.choices or () if space is not None else ())}
+    kept = set(list(seen | known)[:MOST_CHOICES])  # in the order of `seen` first
+    every = known | {text: label for text, label in seen.items() if text not in known}
+    listed = [choice for text, choice in every.items() if text in kept]
+    return Choices(listed, len(every) - len(listed))
 
 
-def is_same(label: Any, choice: Any) -> bool:
-    """Whether two values are the same; to Python True equals 1."""
-    return bool(label == choice) and isinstance(label, bool) == isinstance(choice, bool)
+def _exactly(value: Any) -> str:
+    """What only equal values share; to Python True equals 1. A whole number may be a float in a column."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return json.dumps(value, sort_keys=True)
 
 
 def _key(trials: TrialSet, key: str, values: Floats) -> dict[str, Any]:
     finite = values[np.isfinite(values)]
-    return {"name": key, "direction": trials.direction, "count": len(finite), **limits(finite)}
+    return {"name": key, "direction": trials.direction_of(key), "count": len(finite), **limits(finite)}
 
 
 def limits(finite: Floats, least: str = "min", greatest: str = "max") -> dict[str, Any]:
@@ -86,6 +106,7 @@ def _parameter(trials: TrialSet, name: str) -> dict[str, Any]:
     as_choice = is_choice(space, column)
     empty = ValueColumn()
     finite = column.numbers[np.isfinite(column.numbers)] if column is not None else empty.numbers
+    found = choices(space, column or empty) if as_choice else Choices([], 0)
     return {
         "name": name,
         "type": space.type if space else None,
@@ -93,7 +114,8 @@ def _parameter(trials: TrialSet, name: str) -> dict[str, Any]:
         "log": space.log if space else False,
         "low": space.low if space else None,
         "high": space.high if space else None,
-        "choices": choices(space, column or empty) if as_choice else None,
+        "choices": found.listed if as_choice else None,
+        "others": found.others,
         "observed": limits(finite),
         "present": int(column.present.sum()) if column is not None else 0,
     }
@@ -113,6 +135,8 @@ class Axis:
     high: float | None
     #: None: numbers.
     choices: list[Any] | None
+    #: Number of further choices, which share the place after those of `choices`; 0: no trial has one.
+    others: int = 0
     #: By position: the number, or the index of the choice; NaN: absent.
     values: Floats
     #: Of numbers: the edges of the bins, one more than bins.
@@ -120,7 +144,9 @@ class Axis:
 
     @property
     def bins(self) -> int:
-        return len(self.choices) if self.choices is not None else max(0, len(self.edges) - 1)
+        if self.choices is not None:
+            return len(self.choices) + bool(self.others)
+        return max(0, len(self.edges) - 1)
 
     @cached_property
     def bin(self) -> NDArray[np.int16]:
@@ -138,12 +164,17 @@ class Axis:
         """The axis in an answer."""
         kind = "number" if self.choices is None else "choice"
         ends = {"low": self.low, "high": self.high}
-        return {"name": self.name, "kind": kind, "log": self.log, **ends, "choices": self.choices}
+        return {"name": self.name, "kind": kind, "log": self.log, **ends, **self.places()}
+
+    def places(self) -> dict[str, Any]:
+        """The places of choices in an answer: those of ``choices``, then, where ``others`` is not 0, one for these."""
+        return {"choices": self.choices, "others": self.others}
 
     def bin_limits(self) -> list[dict[str, Any]]:
-        """``low`` and ``high``, or ``choice``, of each bin."""
+        """``low`` and ``high``, or ``choice``, of each bin; of the one of all other choices null."""
         if self.choices is not None:
-            return [{"low": None, "high": None, "choice": choice} for choice in self.choices]
+            choices = [*self.choices, None] if self.others else self.choices
+            return [{"low": None, "high": None, "choice": choice} for choice in choices]
         return [{"low": low, "high": high, "choice": None} for low, high in pairwise(numbers(self.edges))]
 
 
@@ -171,14 +202,14 @@ def result_axis(values: Floats) -> Axis:
 
 def _of_choices(trials: TrialSet, name: str, space: SpaceColumn | None) -> Axis:
     column = selection.parameter(trials, name, name)
-    listed = choices(space, column)
+    listed, others = choices(space, column)
     labels, codes = column.categories()
-    place = np.full(len(labels) + 1, np.nan)
-    for code, label in enumerate(labels):
-        at = next((at for at, choice in enumerate(listed) if is_same(label, choice)), None)
-        place[code] = np.nan if at is None else at
+    places = {_exactly(choice): at for at, choice in enumerate(listed)}
+    found = [places.get(_exactly(label), len(listed)) for label in labels]
+    values = np.array([*found, np.nan])[codes]  # -1 is the last, NaN
+    others = others if len(listed) in found else 0
     none = np.empty(0)
-    return Axis(name=name, log=False, low=None, high=None, choices=listed, values=place[codes], edges=none)
+    return Axis(name=name, log=False, low=None, high=None, choices=listed, others=others, values=values, edges=none)
 
 
 def _of_numbers(trials: TrialSet, name: str, space: SpaceColumn | None) -> Axis:

@@ -19,6 +19,7 @@ from nni_manager.analysis.flattened import parsed
 from nni_manager.analysis.json_text import numbers, plain, short
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.analysis.selection import Asked, sample, selected
+from nni_manager.domain.metrics import default_number
 from nni_manager.store.experiment import trial_columns
 from nni_manager.store.experiment.trial_columns import Row
 
@@ -86,7 +87,7 @@ def _read(asked: Asked, positions: Sequence[int]) -> dict[int, Curve]:
     key, numbers = asked.query.key, asked.trials["number"][list(positions)].tolist()
     rows = trial_columns.intermediates_of(asked.connection, numbers, data=key != DEFAULT_KEY) if numbers else []
     owners, moments, results = zip(*rows, strict=True) if rows else ((), (), ())
-    values = results if key == DEFAULT_KEY else [_entry(result, key) for result in parsed(results)]
+    values = results if key == DEFAULT_KEY else _entries(asked, results)
     table = np.array((moments, values), np.float64)  # None is NaN
     starts = np.searchsorted(owners, numbers, side="left").tolist()
     ends = np.searchsorted(owners, numbers, side="right").tolist()
@@ -163,18 +164,27 @@ def sparks(asked: Asked, ids: Sequence[str]) -> dict[str, list[float]]:
 
 
 def _spark(asked: Asked, id: str) -> list[float]:
-    values = key_values(trial_columns.intermediates(asked.connection, id), asked.query.key)
+    values = key_values(asked, trial_columns.intermediates(asked.connection, id))
     finite = [value for value in values if math.isfinite(value)]
     step = max(1, -(-len(finite) // _SPARK_POINTS))
     return [short(value) for value in finite[::-1][::step][::-1]]
 
 
-def key_values(rows: Sequence[Row], key: str) -> list[float]:
-    """The number of each result under `key`; NaN: it has none. `rows`: as `trial_columns.intermediates`."""
-    if key == DEFAULT_KEY:
+def key_values(asked: Asked, rows: Sequence[Row]) -> list[float]:
+    """The number of each result under the query's key; NaN: it has none. `rows`: as `trial_columns.intermediates`."""
+    if asked.query.key == DEFAULT_KEY:
         return [math.nan if value is None else value for _, value, _ in rows]
-    return [_entry(result, key) for result in parsed([data for *_, data in rows])]
+    return _entries(asked, [data for *_, data in rows])
 
 
-def _entry(result: Any, key: str) -> float:
-    return number_of(result.get(key)) if isinstance(result, dict) else math.nan
+def _entries(asked: Asked, results: Sequence[str]) -> list[float]:
+    """Under the experiment's key plain numbers count, too: an intermediate result need not name the objective."""
+    key, is_usual = asked.query.key, asked.query.key == asked.trials.usual_key
+    return [_entry(result, key, is_usual=is_usual) for result in parsed(results)]
+
+
+def _entry(result: Any, key: str, *, is_usual: bool) -> float:
+    if isinstance(result, dict) and key in result:
+        return number_of(result[key])
+    number = default_number(result) if is_usual else None
+    return math.nan if number is None else number

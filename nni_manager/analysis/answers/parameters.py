@@ -47,7 +47,7 @@ def effect(asked: Asked) -> dict[str, Any]:
 
 def _parameter(asked: Asked, axis: Axis, found: Drawn, best: Integers, share: float | None) -> dict[str, Any]:
     kind = "number" if axis.choices is None else "choice"
-    head = {"name": axis.name, "kind": kind, "log": axis.log, "importance": share}
+    head = {"name": axis.name, "kind": kind, "log": axis.log, **axis.places(), "importance": share}
     return {**head, "bins": _bins(asked, axis, found), "points": _points(asked, axis, found, best)}
 
 
@@ -60,7 +60,7 @@ def _bins(asked: Asked, axis: Axis, found: Drawn) -> list[dict[str, Any]]:
         low, middle, high = np.interp(np.multiply(_SHARES, len(values) - 1), np.arange(len(values)), values)
         best = float(values[-1 if is_better_high else 0])
         quantiles = {"median": short(float(middle)), "p10": short(float(low)), "p90": short(float(high))}
-        told.append({**limits[bin], "count": len(values), **quantiles, "best": short(best)})
+        told.append({"place": int(bin), **limits[bin], "count": len(values), **quantiles, "best": short(best)})
     return told
 
 

@@ -89,11 +89,11 @@ def _judge(trials: TrialSet, goals: Goals) -> _Judged:
     violation = np.zeros(len(trials))
     columns = []
     for name, mode in goals.objectives.items():
-        values = _values(trials, name)
+        values = selection.results(trials, name)
         usable = usable & np.isfinite(values)
         columns.append(-values if mode is OptimizeMode.MAXIMIZE else values)
     for name, limit in goals.constraints.items():
-        violation += _violation(limit, _values(trials, name))
+        violation += _violation(limit, selection.results(trials, name))
     losses = np.stack(columns, axis=1)
     front = _kept(trials, goals).follow(losses, violation, usable)
     return _Judged(usable, violation, flags(trials, front.tolist()))
@@ -112,14 +112,6 @@ def _violation(limit: Constraint, values: Floats) -> Floats:
     least = 0.0 if "=" in limit.operator else sys.float_info.min
     found: Floats = np.where(beyond == 0, least, np.maximum(beyond, 0.0))
     return np.where(np.isnan(values), np.inf, found)
-
-
-def _values(trials: TrialSet, name: str) -> Floats:
-    """The numbers of a key; none where no trial has reported it."""
-    try:
-        return selection.results(trials, name)
-    except InvalidInput:
-        return np.full(len(trials), np.nan)
 
 
 #: With so many objectives the front is found in one pass over the sorted results, however many are in it.

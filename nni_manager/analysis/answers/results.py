@@ -130,19 +130,26 @@ def distribution(asked: Asked) -> dict[str, Any]:
     values = np.sort(found.values[found.positions])
     counts = found.counts(len(values))
     if not len(values):
-        return {"bins": [], "quantiles": dict.fromkeys(_QUANTILES), "edf": {"x": [], "share": []}, **counts}
+        empty: dict[str, Any] = {"bins": [], "logBins": [], "notPositive": 0, "edf": {"x": [], "share": []}}
+        return {**empty, "quantiles": dict.fromkeys(_QUANTILES), **counts}
+    positive = values[values > 0]
     return {
         "bins": _bins(values),
+        "logBins": _bins(positive, log=True) if len(positive) else [],
+        "notPositive": len(values) - len(positive),
         "quantiles": {name: short(float(np.quantile(values, share))) for name, share in _QUANTILES.items()},
         "edf": _edf(values),
         **counts,
     }
 
 
-def _bins(values: Any) -> list[dict[str, Any]]:
+def _bins(values: Any, *, log: bool = False) -> list[dict[str, Any]]:
+    """Bins of the same width; with `log`, of the same ratio."""
     if values[0] == values[-1]:
         return [{"low": short(float(values[0])), "high": short(float(values[0])), "count": len(values)}]
-    counts, edges = np.histogram(values, bins=min(_BINS, max(5, len(values))))
+    space = np.geomspace if log else np.linspace
+    bins = min(_BINS, max(5, len(values)))
+    counts, edges = np.histogram(values, bins=space(values[0], values[-1], bins + 1))
     told = zip(pairwise(numbers(edges)), counts.tolist(), strict=True)
     return [{"low": low, "high": high, "count": count} for (low, high), count in told]
 

@@ -16,6 +16,7 @@ from nni_manager.analysis.columns import space_columns
 from nni_manager.analysis.columns.column import Growing, NamedColumns
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.flattened import flat, parsed
+from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives import Goals
 from nni_manager.domain.trial import reason_in_words
@@ -140,6 +141,15 @@ class TrialSet:
         """The position of a trial; None: there is none with that number."""
         found = int(np.searchsorted(self["number"], number))
         return found if found < len(self) and int(self["number"][found]) == number else None
+
+    @property
+    def usual_key(self) -> str:
+        """The key of results where none is asked for: the first objective, else ``default``."""
+        return next(iter(self.goals.objectives)) if self.goals is not None else DEFAULT_KEY
+
+    def direction_of(self, key: str) -> OptimizeMode:
+        """What is better of the results under a key: as its objective says, else as the tuner's `optimize_mode`."""
+        return self.direction if self.goals is None else self.goals.objectives.get(key, self.direction)
 
     def _goes_on(self, head: trial_columns.Head) -> bool:
         return self._created_ms == head.created_ms and head.ended >= self._ended and head.trials >= len(self)

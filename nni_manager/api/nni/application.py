@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.context import ApiContext
-from nni_manager.api.errors import AsciiJson, Barrier, sentence_of
+from nni_manager.api.errors import AsciiJson, Barrier, headers_of, sentence_of
 from nni_manager.api.nni import experiment, files, status
 from nni_manager.api.nni.addressed import ROOT, addressed, require_known
 from nni_manager.api.nni.trials import MOST_KEPT_OF_CLOSED, MetricAnswers, Room, TrialAnswers
@@ -117,4 +117,4 @@ async def _on_domain_error(_: Request, error: Exception) -> Response:
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return AsciiJson({"error": sentence_of(request, error)}, error.status_code, headers=error.headers)
+    return AsciiJson({"error": sentence_of(request, error)}, error.status_code, headers=headers_of(request, error))

@@ -118,7 +118,7 @@ def _optional(value: Any, convert: _ToSpec) -> Any:
 _FIELDS = {name: field for name, field in fields_of(Experiment).items() if not marks_of(field).get("apart")}
 _ADVICE = marked("advice")
 #: Fields that are checked when they change, as in a new experiment's config.
-_COUNTS = ("trialConcurrency", "maxTrialNumber")
+_CHECKED_ANEW = ("experimentName", "trialConcurrency", "maxTrialNumber")
 _OUT_OF_SCOPE = {
     "useAnnotation": (True, "code annotation is not supported; remove this field and give a searchSpace"),
     "multiPhase": (True, "multi-phase trials are not supported; remove this field"),
@@ -165,10 +165,10 @@ def read_services(raw: object, canonical: Mapping[str, object], source: Source) 
     return sections
 
 
-def check_counts(values: Mapping[str, object]) -> None:
-    """Checks trialConcurrency and maxTrialNumber, as in a new experiment's config. Raises ConfigInvalid."""
+def check_changed(values: Mapping[str, object]) -> None:
+    """Checks those of `_CHECKED_ANEW` among changed fields, as in a new experiment's config. Raises ConfigInvalid."""
     source = Source(directory="/")
-    top = section_of({name: values[name] for name in _COUNTS if name in values}, Experiment, (), source)
+    top = section_of({name: values[name] for name in _CHECKED_ANEW if name in values}, Experiment, (), source)
     _valid_fields(top, source)
     source.check()
 

@@ -131,6 +131,12 @@ def trials_since(connection: sqlite3.Connection, ended: int) -> list[tuple[str, 
     return connection.execute(query, (ended,)).fetchall()
 
 
+def ended(connection: sqlite3.Connection) -> int:
+    """The end order of the trial that ended last; 0: none has."""
+    (found,) = connection.execute("SELECT ended_trials FROM experiment").fetchone()
+    return int(found)
+
+
 def trial(connection: sqlite3.Connection, id: str) -> str:
     """One trial with its ``attempts``. Raises NotFound."""
     query = (
@@ -210,6 +216,12 @@ def metrics_since(
     query = f"SELECT m.id, {_METRIC} FROM metrics m WHERE {_wanted_metrics(trial_id, type)} ORDER BY m.id LIMIT :limit"
     values = {"trial_id": trial_id, "type": type, "after": after, "limit": limit}
     return connection.execute(query, values).fetchall()
+
+
+def last_metric(connection: sqlite3.Connection) -> int:
+    """The id of the metric that was stored last; 0: there is none."""
+    (found,) = connection.execute("SELECT max(id) FROM metrics").fetchone()
+    return found or 0
 
 
 def _wanted_metrics(trial_id: str | None, type: str | None) -> str:

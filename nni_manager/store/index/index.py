@@ -15,6 +15,7 @@ from typing import Any
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.text import is_visible
 from nni_manager.store import stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
@@ -53,8 +54,8 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """What it is called: its name, or its id without one."""
-        return self.name or self.id
+        """What it is called: its name, or its id without one that can be seen."""
+        return self.name if self.name and is_visible(self.name) else self.id
 
 
 _COLUMNS = (
@@ -152,7 +153,7 @@ def get(connection: sqlite3.Connection, id: str) -> Entry:
     """The entry of an experiment. Raises NotFound."""
     entry = find(connection, id)
     if entry is None:
-        raise NotFound(f"there is no experiment {id}; `nnictl experiment list` shows all")
+        raise NotFound(f"there is no experiment {id}, or it was deleted; `nnictl experiment list` shows all")
     return entry
 
 

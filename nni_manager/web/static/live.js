@@ -96,7 +96,7 @@ function received(kind, data) {
   for (const callback of listeners.get(kind) ?? []) callback(data);
   if (kind !== "state") return;
   chartPause = data.chartPauseMs ?? chartPause;
-  if (data.closed) stream.end(); // there will be no other
+  if (data.closed) stream.rest(); // there will be no other, unless it is resumed
   if (String(data.revision) !== revision) {
     revision = String(data.revision);
     const now = `${data.status} ${data.hold?.code} ${data.closed}`;

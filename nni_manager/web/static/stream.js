@@ -12,7 +12,6 @@ export class Stream {
   #source = null;
   #timer = null;
   #pause = FIRST_MS;
-  #isOver = false;
 
   /** `calls`: `{onOpen(), onLost({isRefused}), onEvent(kind, data)}`. */
   constructor(address, calls) {
@@ -39,14 +38,14 @@ export class Stream {
       if (value === null) delete this.#asked[name];
       else this.#asked[name] = value;
     }
-    this.#isOver = false;
     this.#openNow();
   }
 
-  /** No further event is expected. A page that is shown again looks once more. */
-  end() {
-    this.#isOver = true;
+  /** No event is expected soon: it looks again every half a minute, and when the page is shown again. */
+  rest() {
     this.#close();
+    this.#pause = LONGEST_MS;
+    this.#openLater();
   }
 
   #openNow() {
@@ -78,8 +77,11 @@ export class Stream {
 
   #lose(isRefused) {
     this.#close();
-    if (this.#isOver) return;
     this.#calls.onLost({ isRefused });
+    this.#openLater();
+  }
+
+  #openLater() {
     this.#timer = setTimeout(() => this.#open(), this.#pause * (0.75 + Math.random() / 2));
     this.#pause = Math.min(2 * this.#pause, LONGEST_MS);
   }

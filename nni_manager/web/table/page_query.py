@@ -123,6 +123,8 @@ class Field:
     hint: tuple[str, str] = ("", "")
     #: Empty: a range.
     choices: tuple[Choice, ...] = ()
+    #: Number of choices beyond those that are offered.
+    others: int = 0
 
     @property
     def is_set(self) -> bool:
@@ -151,15 +153,14 @@ def fields(query: PageQuery, columns: dict[str, Any]) -> list[Field]:
 
 def _parameter(one: dict[str, Any], condition: Condition | None, text: str) -> Field:
     name = f"p.{one['name']}"
-    if one["kind"] != "choice":
+    if one["kind"] != "choice" and not (condition is not None and condition.choices):
         return _range(name, one["name"], condition, one["observed"])
-    chosen = set(split(name, text)) if text else set()
-    boxes = [
-        Choice(value=value, label=formats.short(choice), is_chosen=value in chosen)
-        for choice in one["choices"] or ()
-        for value in [as_choice(choice)]
-    ]
-    return Field(name=name, label=one["name"], choices=tuple(boxes))
+    chosen = dict.fromkeys(split(name, text)) if text else {}
+    labels = {as_choice(choice): formats.short(choice) for choice in one["choices"] or ()}
+    # what the address asks for has a box, too: a filter without one would go with the next press
+    labels |= {value: formats.short(value) for value in chosen if value not in labels}
+    boxes = [Choice(value=value, label=label, is_chosen=value in chosen) for value, label in labels.items()]
+    return Field(name=name, label=one["name"], choices=tuple(boxes), others=one["others"])
 
 
 def as_choice(value: object) -> str:

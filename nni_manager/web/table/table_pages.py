@@ -39,7 +39,7 @@ _MOST_COMPARED = 20
 async def _trials(request: Request) -> Response:
     given = request.query_params.multi_items()
     if canonical(given) != given:
-        return _to_canonical(request, given)
+        return _to_canonical(request, "trials", given)
     query = PageQuery.parse(given)
     columns, found = await asyncio.gather(ask(request, "columns", query.query), ask(request, "trials", query.query))
     table = trial_table.build(query, columns, found)
@@ -59,6 +59,8 @@ async def _trials(request: Request) -> Response:
 async def _compare(request: Request) -> Response:
     """The trials of ``selected`` side by side."""
     given = request.query_params.multi_items()
+    if canonical(given) != given:
+        return _to_canonical(request, "compare", given)
     selected = PageQuery.parse(given).query.selected[:_MOST_COMPARED]
     everything = request.query_params.get("all") == "1"
     context, id_ = context_of(request), experiment_id(request)
@@ -92,10 +94,11 @@ async def _file(request: Request) -> Response:
     return await _exported(form, experiment_id(request), query, partial(ask, request), curves if with_curves else None)
 
 
-def _to_canonical(request: Request, given: list[tuple[str, str]]) -> Response:
-    """A form sends empty fields and ranges in two parts; the address has neither."""
+def _to_canonical(request: Request, page: str, given: list[tuple[str, str]]) -> Response:
+    """A form sends empty fields, ranges in two parts, and a value for each ticked row; the address has none of these.
+    It is what charts read."""
     query = str(QueryParams(canonical(given)))
-    path = f"{request.scope.get('root_path', '')}/experiments/{experiment_id(request)}/trials"
+    path = f"{request.scope.get('root_path', '')}/experiments/{experiment_id(request)}/{page}"
     return RedirectResponse(f"{path}?{query}" if query else path, 302)
 
 

@@ -68,7 +68,8 @@ def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
     """Fixed columns, one for each parameter, one for each further key of results; the chosen ones first, in their
     order."""
     parameters = {f"p.{one['name']}": one for one in columns["parameters"]}
-    keys = [f"m.{key['name']}" for key in columns["keys"] if key["name"] != query.query.key]
+    of_results = query.query.key or columns["key"]
+    keys = [f"m.{key['name']}" for key in columns["keys"] if key["name"] != of_results]
     wanted = query.names("columns") or (*_SHOWN, *list(parameters)[:_MOST_PARAMETERS], *keys)
     titles = {**FIXED, **{name: name[2:] for name in (*parameters, *keys)}}
     needed = [name for name in _NEEDED if name not in wanted]

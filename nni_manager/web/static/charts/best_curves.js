@@ -3,7 +3,7 @@
 import { colours, onTheme } from "./colours.js";
 import { durationUnit, finite } from "./formats.js";
 import { Frame } from "./frame.js";
-import { switches } from "./log_axes.js";
+import { hasNoPlace, isLog, leftOut, switches } from "./log_axes.js";
 import { axis, choosableAxis, plot, resultAxis } from "./plot.js";
 
 const AXES = { number: "trials", elapsed: "time since the first trial", clock: "clock (UTC)" };
@@ -82,7 +82,7 @@ async function draw({ curves, x }, within) {
     xaxis: x === "clock" ? axis(scale.title, scale.more) : choosableAxis(scale.title, within.state, "logx"),
     yaxis: resultAxis("best so far", within.state),
   });
-  within.frame.show({ title: titleOf(drawn), count, columns, rows, exporter });
+  within.frame.show({ title: titleOf(drawn) + leftOut(hidden(drawn, within.state)), count, columns, rows, exporter });
 }
 
 function scaleOf(curves, x) {
@@ -104,6 +104,13 @@ function trace({ id, name, x, y }, index, scale) {
     line: { shape: "hv", color: colour, width: 2, dash: DASHES[index] },
     marker: { size: 4, color: colour },
   };
+}
+
+// The steps that log axes have no place for.
+function hidden(curves, state) {
+  const log = { x: isLog(state, "logx"), y: isLog(state, "logy") };
+  const of = ({ x, y }) => y.filter((value, at) => (log.y && hasNoPlace(value)) || (log.x && hasNoPlace(x[at]))).length;
+  return curves.reduce((sum, curve) => sum + of(curve), 0);
 }
 
 function titleOf(curves) {

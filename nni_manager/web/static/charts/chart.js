@@ -12,7 +12,7 @@ const SHARED = new Set(["status", "q", "failure", "key", "direction", "top", "cl
 
 // `chart`: {question, extra(state) → what only this chart asks, local: names in the state that change only how it is
 // drawn, axes: {x and y: name in the state of what makes that axis logarithmic}, empty(answer) → why there is nothing to draw or "", draw(answer, within) → what `Frame.show` takes}.
-// `within`: {figure, frame, state}.
+// `within`: {figure, frame, state, key: that of the results in the last answer}.
 export function run(figure, state, chart, frame = new Frame(figure)) {
   const within = { figure, frame, state };
   let last = null;
@@ -28,6 +28,7 @@ export function run(figure, state, chart, frame = new Frame(figure)) {
   const feed = new Feed(figure, address, {
     answer: async (answer) => {
       last = answer;
+      within.key = answer.key;
       await render();
       figure.dispatchEvent(new CustomEvent("chartanswer", { detail: answer, bubbles: true }));
     },

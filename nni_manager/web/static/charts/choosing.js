@@ -20,7 +20,7 @@ function offer(control, fixed, names, value) {
   const known = [...control.options].map((option) => option.value);
   const wanted = new Set([...Object.keys(fixed), ...known, ...names, value]);
   if (known.length !== wanted.size) {
-    control.replaceChildren(...[...wanted].map((name) => new Option(fixed[name] ?? name, name)));
+    control.replaceChildren(...[...wanted].map((name) => new Option(Object.hasOwn(fixed, name) ? fixed[name] : name, name)));
   }
   control.value = value;
 }

@@ -14,7 +14,7 @@ const NAMED = { status: "status", q: "text", failure: "failure", selected: "sele
 export function mount(bar, { state }) {
   // What is usual is not in the address.
   const setting = (name, usual) => (value) => state.set({ [name]: value === usual ? null : value });
-  const keys = select("result key", { default: "default" }, setting("key", "default"));
+  const keys = select("result key", {}, (value) => state.set({ key: value === usualOf(keys) ? null : value }));
   const parts = {
     top: select("best", Object.fromEntries(TOP.map((each) => [each, `top ${each}`])), setting("top", "20")),
     key: keys,
@@ -47,7 +47,7 @@ export function mount(bar, { state }) {
 
 function shown({ top, key, x, logy, clip, chips }, state) {
   top.control.value = state.get("top") ?? "20";
-  key.control.value = state.get("key") ?? "default";
+  key.control.value = state.get("key") ?? usualOf(key);
   x.control.value = state.get("x") ?? "number";
   logy.control.checked = state.get("logy") === "1";
   clip.control.checked = state.get("clip") === "1";
@@ -56,13 +56,18 @@ function shown({ top, key, x, logy, clip, chips }, state) {
 }
 
 // The keys that trials report; with one there is nothing to choose.
-function offer(keys, { keys: found }, state) {
+function offer(keys, { keys: found, key: usual }, state) {
   const names = found.map(({ name }) => name);
   keys.label.hidden = names.length < 2;
   if (JSON.stringify(names) === keys.control.dataset.names) return;
-  keys.control.dataset.names = JSON.stringify(names);
+  Object.assign(keys.control.dataset, { usual, names: JSON.stringify(names) });
   keys.control.replaceChildren(...names.map((name) => new Option(name, name)));
-  keys.control.value = state.get("key") ?? "default";
+  keys.control.value = state.get("key") ?? usual;
+}
+
+// The key that results are shown by where the address names none; empty until the experiment is known.
+function usualOf({ control }) {
+  return control.dataset.usual ?? "";
 }
 
 function hidden({ control, words }, { clipped }) {

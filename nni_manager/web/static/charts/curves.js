@@ -2,7 +2,8 @@
 
 import { run } from "./chart.js";
 import { colours, faded, scored } from "./colours.js";
-import { count, durationUnit, extent } from "./formats.js";
+import { count, durationUnit, extent, finite } from "./formats.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { selectedIn } from "./opening.js";
 import { axis, choosableAxis, nameOf, plot, resultAxis } from "./plot.js";
 
@@ -25,9 +26,10 @@ async function draw(answer, within) {
   const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
   const exporter = await plot(within, named(traces), {
     xaxis: across(scale, state),
-    yaxis: resultAxis(nameOf(state, "intermediate result"), state),
+    yaxis: resultAxis(nameOf(within, "intermediate result"), state),
   });
-  return { ...table(answer), title: title(answer), count: counted(answer), exporter };
+  const log = { x: isLog(state, "logstep"), y: isLog(state, "logy") };
+  return { ...table(answer), title: title(answer) + leftOut(hidden(answer, log)), count: counted(answer), exporter };
 }
 
 function across({ title: text, type }, state) {
@@ -116,6 +118,13 @@ function title(answer) {
   const parts = [[top, `best ${top}`], [running, `${running} running`], [selected, `${selected} selected`]];
   const shown = parts.filter(([some]) => some).map(([, text]) => text);
   return `Learning curves${shown.length ? `: ${shown.join(", ")}` : ""}`;
+}
+
+// The values of the drawn curves that log axes have no place for.
+function hidden({ curves }, log) {
+  const of = ({ x, y }) =>
+    y.filter((value, at) => finite(value) && ((log.y && hasNoPlace(value)) || (log.x && hasNoPlace(x[at])))).length;
+  return curves.reduce((sum, curve) => sum + of(curve), 0);
 }
 
 function counted({ shown, of, band: found, curves }) {

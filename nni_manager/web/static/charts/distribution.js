@@ -3,6 +3,7 @@
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { extent, number } from "./formats.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { axis, choosableAxis, isNarrow, nameOf, plot, resultAxis } from "./plot.js";
 import { range } from "./ranges.js";
 
@@ -19,24 +20,26 @@ export function mount(figure, { state }) {
 
 async function draw(answer, within) {
   const { frame, state } = within;
-  const name = nameOf(state);
-  const exporter = await plot(within, [histogram(answer), ...share(answer)], {
+  const name = nameOf(within);
+  const log = isLog(state, "logy");
+  frame.bins = log ? answer.logBins : answer.bins;
+  const exporter = await plot(within, [histogram(frame.bins), ...share(answer)], {
     barmode: "overlay",
     bargap: 0,
     dragmode: isNarrow() ? false : "select",
     selectdirection: "h",
     margin: { r: 48 },
-    shapes: median(answer),
+    shapes: log && hasNoPlace(answer.quantiles.p50) ? [] : median(answer),
     xaxis: resultAxis(name, state),
     yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero" }),
     yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
   });
-  if (!frame.body.dataset.filters) listen(frame, state);
-  const rows = answer.bins.map(({ low, high, count }) => [low, high, count]);
-  return { title: title(answer, name), columns: ["from", "to", "trials"], rows, exporter };
+  if (!frame.body.dataset.filters) listen(within);
+  const rows = frame.bins.map(({ low, high, count }) => [low, high, count]);
+  return { title: title(answer, name) + leftOut(log ? answer.notPositive : 0), columns: ["from", "to", "trials"], rows, exporter };
 }
 
-function histogram({ bins }) {
+function histogram(bins) {
   const theme = colours();
   return {
     type: "bar",
@@ -70,14 +73,15 @@ function title({ quantiles }, name) {
 }
 
 // What is framed is a filter by result; a click frames one bar.
-function listen(frame, state) {
+function listen(within) {
+  const { frame, state } = within;
   frame.body.dataset.filters = "yes";
   const filter = ([low, high]) =>
-    state.set({ [`m.${state.get("key") ?? "default"}`]: range(low, high), page: null }, { push: true });
+    state.set({ [`m.${within.key}`]: range(low, high), page: null }, { push: true });
   frame.body.on("plotly_selected", (selection) => selection?.range?.x && filter(extent(selection.range.x)));
   frame.body.on("plotly_click", ({ points: [{ data, pointNumber }] }) => {
     if (data.type !== "bar") return;
-    const [middle, half] = [data.x[pointNumber], data.width[pointNumber] / 2];
-    filter([middle - half, middle + half]);
+    const { low, high } = frame.bins[pointNumber];
+    filter([low, high]);
   });
 }

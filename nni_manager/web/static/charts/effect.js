@@ -5,7 +5,8 @@ import { choosing } from "./choosing.js";
 import { colours } from "./colours.js";
 import { columnsOf } from "./columns.js";
 import { panel, panelAxes } from "./effect_panel.js";
-import { choice } from "./formats.js";
+import { placed } from "./formats.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { nameOf } from "./plot.js";
 import { choices, range } from "./ranges.js";
 import { OwnChart } from "./sketch/own_chart.js";
@@ -37,15 +38,14 @@ function offer(menu, parameters, state) {
   );
 }
 
-async function draw(answer, within, view) {
-  const { figure, frame, state } = within;
+function draw(answer, within, view) {
+  const { frame, state } = within;
   offer(view.menu, answer.parameters, state);
-  const known = new Map((await columnsOf(figure)).parameters.map(({ name, choices }) => [name, choices]));
-  const parameters = answer.parameters.filter(({ bins }) => bins.length).map((one) => withChoices(one, known));
+  const parameters = answer.parameters.filter(({ bins }) => bins.length);
   const rows = Math.ceil(parameters.length / Math.max(1, Math.floor(frame.body.clientWidth / NARROWEST)));
   const columns = Math.ceil(parameters.length / rows);
   frame.body.style.height = `${rows * (parameters.length > 1 ? HEIGHT : ALONE) + AROUND}px`;
-  const look = { columns, isLog: state.get("logy") === "1", name: nameOf(state) };
+  const look = { columns, isLog: isLog(state, "logy"), name: nameOf(within) };
   const theme = colours();
   const traces = parameters.flatMap((parameter, index) => panel(parameter, index, theme));
   view.chart ??= new OwnChart(within, (index, ends) => filter(view.parameters[index], ends, state));
@@ -54,13 +54,8 @@ async function draw(answer, within, view) {
     grid: { rows, columns, xgap: 0.16, ygap: 0.42 },
   });
   Object.assign(view, { body: frame.body, drawnAt: frame.body.clientWidth, parameters });
-  return { ...table(parameters), title: title(parameters, nameOf(state)), exporter };
-}
-
-// A choice's place is its place among all choices, also of those without a trial.
-function withChoices(parameter, known) {
-  if (parameter.kind !== "choice") return parameter;
-  return { ...parameter, choices: known.get(parameter.name) ?? parameter.bins.map((bin) => bin.choice) };
+  const words = title(parameters, look.name) + leftOut(look.isLog ? hidden(parameters) : 0);
+  return { ...table(parameters), title: words, exporter };
 }
 
 // What is framed in a panel is a filter by its parameter.
@@ -69,16 +64,22 @@ function filter({ name, kind, choices: all }, [low, high], state) {
   if (text) state.set({ [`p.${name}`]: text, page: null }, { push: true });
 }
 
+// The medians, bests and trials that a log axis has no place for.
+function hidden(parameters) {
+  const values = parameters.flatMap(({ bins, points }) => [...bins.flatMap(({ median, best }) => [median, best]), ...points.value]);
+  return values.filter(hasNoPlace).length;
+}
+
 function title(parameters, name) {
   if (parameters.length === 1) return `Effect of ${parameters[0].name} on the ${name}`;
   return `Effect of each parameter on the ${name}, the most important first`;
 }
 
 function table(parameters) {
-  const rows = parameters.flatMap(({ name, kind, bins }) =>
+  const rows = parameters.flatMap(({ name, kind, bins, ...places }) =>
     bins.map((bin) => [
       name,
-      kind === "choice" ? choice(bin.choice) : bin.low,
+      kind === "choice" ? placed(places)[bin.place] : bin.low,
       kind === "choice" ? "" : bin.high,
       bin.count,
       bin.median,

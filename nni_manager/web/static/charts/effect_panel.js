@@ -1,23 +1,23 @@
 // One panel of the effect of parameters: band of 10 to 90 %, median and best of each bin, and the best trials.
 
 import { faded } from "./colours.js";
-import { choice, finite, number, percent, short } from "./formats.js";
+import { finite, number, percent, placed, short } from "./formats.js";
 import { axis } from "./plot.js";
 
 // Both axes of a panel. `look`: {columns: panels in a row, isLog, name: of the result}.
-export function panelAxes({ name, kind, log, choices, importance }, index, look) {
+export function panelAxes({ name, kind, log, importance, ...places }, index, look) {
   const share = finite(importance) ? ` (${percent(importance)})` : "";
   const title = index % look.columns ? "" : look.name;
-  const ticks = kind === "choice" ? choiceTicks(choices) : { type: log ? "log" : "linear" };
+  const ticks = kind === "choice" ? choiceTicks(placed(places)) : { type: log ? "log" : "linear" };
   return {
     xaxis: axis(`${short(name)}${share}`, { nticks: 5, ...ticks }),
     yaxis: axis(title, { type: look.isLog ? "log" : "linear", nticks: 5 }),
   };
 }
 
-function choiceTicks(choices) {
-  const ticktext = choices.map((value) => short(choice(value), 10));
-  return { type: "linear", tickvals: [...choices.keys()], ticktext, range: [-0.5, choices.length - 0.5] };
+function choiceTicks(texts) {
+  const ticktext = texts.map((text) => short(text, 10));
+  return { type: "linear", tickvals: [...texts.keys()], ticktext, range: [-0.5, texts.length - 0.5] };
 }
 
 export function panel(parameter, index, theme) {
@@ -32,13 +32,13 @@ export function panel(parameter, index, theme) {
 }
 
 // The middle of a bin on its axis, or the place of its choice.
-function placeOf({ low, high, choice: own }, { kind, log, choices }) {
-  if (kind === "choice") return choices.findIndex((value) => JSON.stringify(value) === JSON.stringify(own));
+function placeOf({ low, high, place }, { kind, log }) {
+  if (kind === "choice") return place;
   return log && low > 0 ? Math.sqrt(low * high) : (low + high) / 2;
 }
 
-function inWords({ low, high, choice: own }, kind) {
-  return kind === "choice" ? choice(own) : `${number(low)} to ${number(high)}`;
+function inWords({ low, high, place }, parameter) {
+  return parameter.kind === "choice" ? placed(parameter)[place] : `${number(low)} to ${number(high)}`;
 }
 
 function spread({ bins }, place, theme) {
@@ -56,11 +56,12 @@ function choiceSpread({ bins }, place, theme) {
   return [{ ...place, x, y, mode: "lines", line: { color: faded(theme.series[0], 0.4), width: 8 }, name: "10 to 90 %" }];
 }
 
-function median({ kind, bins }, place, theme) {
+function median(parameter, place, theme) {
+  const { kind, bins } = parameter;
   return {
     ...place,
     y: bins.map(({ median }) => median),
-    words: bins.map((bin) => [inWords(bin, kind), `median ${number(bin.median)} of ${bin.count} trials`]),
+    words: bins.map((bin) => [inWords(bin, parameter), `median ${number(bin.median)} of ${bin.count} trials`]),
     mode: kind === "choice" ? "markers" : "lines+markers",
     name: "median",
     line: { color: theme.series[0], width: 2 },
@@ -68,19 +69,21 @@ function median({ kind, bins }, place, theme) {
   };
 }
 
-function best({ kind, bins }, place, theme) {
+function best(parameter, place, theme) {
+  const { bins } = parameter;
   return {
     ...place,
     y: bins.map(({ best }) => best),
-    words: bins.map((bin) => [inWords(bin, kind), `best ${number(bin.best)}`]),
+    words: bins.map((bin) => [inWords(bin, parameter), `best ${number(bin.best)}`]),
     mode: "markers",
     name: "best of the bin",
     marker: { symbol: "star", size: 7, color: theme.series[1] },
   };
 }
 
-function trials({ name, kind, choices, points }, place, theme) {
-  const inName = (x) => `${name} ${kind === "choice" ? choice(choices[x]) : number(x)}`;
+function trials({ name, kind, points, ...all }, place, theme) {
+  const texts = kind === "choice" ? placed(all) : [];
+  const inName = (x) => `${name} ${kind === "choice" ? texts[x] : number(x)}`;
   const places = points.x.map(inName);
   return {
     ...place,

@@ -25,6 +25,11 @@ export function choice(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+// What stands at each place of a choice: the choices, then, at one place, all others.
+export function placed({ choices, others }) {
+  return [...choices.map(choice), ...(others ? [many(others, "other")] : [])];
+}
+
 export function short(text, length = 22) {
   return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 }

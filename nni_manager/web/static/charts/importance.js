@@ -5,16 +5,16 @@ import { colours } from "./colours.js";
 import { percent, plain, short } from "./formats.js";
 import { axis, plot } from "./plot.js";
 
-const STATES = {
-  computing: "The importance is being computed.",
-  unavailable: "There is no importance yet.",
-};
+// What is said in place of the sentence, which tells of what the importance is once it is there.
+const STATES = { computing: "The importance is being computed." };
+// Pixels of a bar with its label, and around all of them; as many as fit into a chart of the usual height.
+const [BAR, AROUND, FITTING] = [18, 60, 14];
 
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "importance",
     empty: ({ state, sentence, importances }) =>
-      state === "ready" && importances.length ? "" : sentence || STATES[state] || STATES.unavailable,
+      state === "ready" && importances.length ? "" : STATES[state] ?? (sentence || "There is no importance yet."),
     draw,
   });
 }
@@ -23,6 +23,7 @@ async function draw(answer, within) {
   const { frame, state } = within;
   const sorted = [...answer.importances].sort((one, other) => one.value - other.value);
   const theme = colours();
+  frame.body.style.height = sorted.length > FITTING ? `${BAR * sorted.length + AROUND}px` : "";
   const exporter = await plot(
     within,
     [
@@ -36,6 +37,8 @@ async function draw(answer, within) {
         text: sorted.map(({ value }) => plain(percent(value))),
         textposition: "auto",
         textangle: 0,
+        constraintext: "none",
+        textfont: { size: 11 },
         insidetextfont: { color: theme.panel },
         cliponaxis: false,
         hovertemplate: "%{customdata}: %{x:.4g}<br>a click shows its effect<extra></extra>",

@@ -1,5 +1,6 @@
 // Axes that the reader may have as linear or logarithmic: a button each beside the chart's title, and keys on the chart.
 
+import { finite } from "./formats.js";
 import { part } from "./frame.js";
 
 // With the clock there is no logarithm of it.
@@ -9,6 +10,16 @@ const KEYS = { l: "y", L: "x" };
 // Whether the axis with this name in the page's address is logarithmic now.
 export function isLog(state, name) {
   return state.get(name) === "1" && !(OF_TIME.has(name) && state.get("x") === "clock");
+}
+
+// Whether a log axis has no place for a value.
+export function hasNoPlace(value) {
+  return finite(value) && value <= 0;
+}
+
+// What a title says of so many values that a log axis has no place for.
+export function leftOut(count) {
+  return count ? ` (log axis: ${count} not above zero left out)` : "";
 }
 
 // `axes`: {x and y: name in the address}; one that is missing has no logarithm. Returns a function that ends it.

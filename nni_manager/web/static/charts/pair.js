@@ -5,7 +5,7 @@ import { run } from "./chart.js";
 import { choosing } from "./choosing.js";
 import { colours, rankScale } from "./colours.js";
 import { columnsOf, forget } from "./columns.js";
-import { choice, extent, number, plain, short } from "./formats.js";
+import { extent, number, placed, plain, short } from "./formats.js";
 import { Frame } from "./frame.js";
 import { axis, isNarrow, plot } from "./plot.js";
 import { choices, range } from "./ranges.js";
@@ -87,15 +87,15 @@ async function draw({ a, b, cells }, within, menus) {
 }
 
 // Edges of the cells of one side in its order, and how its axis is drawn.
-function sides({ kind, log, edges, choices: values }) {
+function sides({ kind, log, edges, ...all }) {
   if (kind !== "choice") {
     const look = { type: log ? "log" : "linear", exponentformat: "power", range: ends(edges, log) };
     return { size: edges.length - 1, edges, axis: look };
   }
-  const ticktext = values.map((value) => plain(short(choice(value), 12)));
-  const places = [...values.keys()];
-  const around = [...places, values.length].map((at) => at - 0.5);
-  return { size: values.length, edges: around, axis: { type: "linear", tickvals: places, ticktext } };
+  const ticktext = placed(all).map((text) => plain(short(text, 12)));
+  const places = [...ticktext.keys()];
+  const around = [...places, places.length].map((at) => at - 0.5);
+  return { size: places.length, edges: around, axis: { type: "linear", tickvals: places, ticktext } };
 }
 
 function ends(edges, log) {
@@ -142,6 +142,6 @@ function rows(a, b, cells) {
   return { columns: [a.name, b.name, "trials", "median", "best", "trial"], rows: found };
 }
 
-function side({ kind, edges, choices: values }, at) {
-  return kind === "choice" ? choice(values[at]) : `${number(edges[at])} to ${number(edges[at + 1])}`;
+function side({ kind, edges, ...all }, at) {
+  return kind === "choice" ? placed(all)[at] : `${number(edges[at])} to ${number(edges[at + 1])}`;
 }

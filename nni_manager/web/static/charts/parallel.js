@@ -2,8 +2,9 @@
 
 import { run } from "./chart.js";
 import { colours } from "./colours.js";
-import { choice, number } from "./formats.js";
+import { number, placed } from "./formats.js";
 import { part } from "./frame.js";
+import { hasNoPlace, isLog as isLogarithmic, leftOut } from "./log_axes.js";
 import { follow, point, selectedIn } from "./opening.js";
 import { brushed, place, positions } from "./parallel_axes.js";
 import { drawAxes, drawBrush, drawCounts, drawLine, drawLines } from "./parallel_drawing.js";
@@ -29,14 +30,16 @@ function draw(view) {
   const { answer, figure, frame, state } = view;
   if (!view.body) prepare(view);
   view.drawnAt = view.body.clientWidth;
-  view.layout = place(answer, { width: view.drawnAt, height: HEIGHT, isLog: state.get("logy") === "1" });
+  const isLog = isLogarithmic(state, "logy");
+  view.layout = place(answer, { width: view.drawnAt, height: HEIGHT, isLog });
   view.ys = positions(view.layout, answer.lines);
   view.theme = colours();
   view.hovered = -1;
   paint(view.ground, view, ground);
   paint(view.surface, view, marks);
   name(view);
-  const title = "Parameters and result of each trial, the best on top";
+  const hidden = isLog ? answer.lines.values.at(-1).filter(hasNoPlace).length : 0;
+  const title = `Parameters and result of each trial, the best on top${leftOut(hidden)}`;
   return { title, ...table(answer), exporter: (format) => image(view, format) };
 }
 
@@ -61,7 +64,7 @@ function prepare(view) {
     brushed: (axis, text) => {
       view.brushing = null;
       paint(view.surface, view, marks);
-      const name = filterOf(axis, state);
+      const name = filterOf(axis, view);
       if (text !== state.get(name)) state.set({ [name]: text, page: null }, { push: true });
     },
   };
@@ -69,8 +72,8 @@ function prepare(view) {
   walk(frame.body, view, on);
 }
 
-function filterOf(axis, state) {
-  return axis.isResult ? `m.${state.get("key") ?? "default"}` : `p.${axis.name}`;
+function filterOf(axis, { key }) {
+  return axis.isResult ? `m.${key}` : `p.${axis.name}`;
 }
 
 // In the screen's own pixels.
@@ -93,10 +96,11 @@ function ground(pen, { layout, ys, answer, theme }) {
 }
 
 // What lies above the lines: filters, selected trials, the one below the pointer.
-function marks(pen, { layout, ys, answer, theme, state, hovered, brushing }) {
+function marks(pen, view) {
+  const { layout, ys, answer, theme, state, hovered, brushing } = view;
   for (const axis of layout.axes) {
     const isBrushed = brushing?.axis.index === axis.index;
-    const ends = isBrushed ? [brushing.ends] : brushed(axis, state.get(filterOf(axis, state)), layout);
+    const ends = isBrushed ? [brushing.ends] : brushed(axis, state.get(filterOf(axis, view)), layout);
     for (const each of ends ?? []) drawBrush(pen, axis, each, theme);
   }
   const selected = new Set(selectedIn(state));
@@ -156,8 +160,8 @@ function heading(axis, layout, moved) {
   return made;
 }
 
-async function image({ layout, ys, answer, theme, state }, format) {
-  const view = { layout, ys, answer, theme, state, hovered: -1, brushing: null };
+async function image({ layout, ys, answer, theme, state, key }, format) {
+  const view = { layout, ys, answer, theme, state, key, hovered: -1, brushing: null };
   const canvas = document.createElement("canvas");
   const pen = format === "svg" ? new SvgPen() : canvas.getContext("2d");
   if (format !== "svg") {
@@ -185,6 +189,6 @@ function table({ axes, lines }) {
   return { columns: ["trial", "id", ...axes.map(({ name }) => name)], rows: rows.reverse() };
 }
 
-function cell({ kind, choices }, value) {
-  return kind === "choice" && value !== null ? choice(choices[value]) : value;
+function cell({ kind, ...all }, value) {
+  return kind === "choice" && value !== null ? placed(all)[value] : value;
 }

@@ -1,6 +1,6 @@
 // Axes of parallel coordinates: where each is, and where a value is on it.
 
-import { choice, extent, finite, number } from "./formats.js";
+import { extent, finite, number, placed } from "./formats.js";
 import { includes, parsedRange } from "./ranges.js";
 
 const MARGIN = { left: 44, right: 84, top: 40, bottom: 30 };
@@ -21,7 +21,7 @@ export function place(answer, { width, height, isLog }) {
 }
 
 function scaleOf(axis, values, isLog, ends) {
-  if (axis.kind === "choice") return ofChoices(axis.choices, ends);
+  if (axis.kind === "choice") return ofChoices(axis, ends);
   const seen = extent(values) ?? [0, 1];
   const low = finite(axis.low) ? Math.min(axis.low, seen[0]) : seen[0];
   const high = finite(axis.high) ? Math.max(axis.high, seen[1]) : seen[1];
@@ -35,22 +35,23 @@ function linear(low, high, [bottom, top]) {
   return { of, back, ticks: even(low, high).map((value) => ({ y: of(value), text: number(value) })) };
 }
 
-// What is not above zero has no place on a log axis: it is where absent values are.
+// What is not above zero has no place on a log axis: it is where absent values are, and is called `lacking`.
 function logarithmic(values, low, high, ends) {
   let least = low;
   if (low <= 0) least = extent(values.filter((value) => finite(value) && value > 0))?.[0] ?? high / 1000;
   const inner = linear(Math.log10(least), Math.log10(high), ends);
   const of = (value) => (finite(value) && value > 0 ? inner.of(Math.log10(value)) : null);
   const texts = decades(least, high).map((value) => ({ y: of(value), text: number(value) }));
-  return { of, back: (y) => 10 ** inner.back(y), ticks: texts };
+  return { of, back: (y) => 10 ** inner.back(y), ticks: texts, lacking: "not above 0" };
 }
 
-// A line's value is the place of its choice among all.
-function ofChoices(values, [bottom, top]) {
-  const step = (top - bottom) / Math.max(values.length, 1);
+// A line's value is the place of its choice among all. `value`: none of the place that all others share.
+function ofChoices(axis, [bottom, top]) {
+  const texts = placed(axis);
+  const step = (top - bottom) / Math.max(texts.length, 1);
   const y = (index) => bottom + (index + 0.5) * step;
   const of = (index) => (finite(index) ? y(index) : null);
-  const ticks = values.map((value, index) => ({ y: y(index), text: choice(value), value }));
+  const ticks = texts.map((text, index) => ({ y: y(index), text, value: axis.choices[index] }));
   return { of, ticks, step: Math.abs(step) };
 }
 
@@ -85,7 +86,7 @@ export function positions({ axes }, { number: numbers, values }) {
 export function brushed(axis, text, { top, bottom }) {
   if (!text) return null;
   if (axis.kind === "choice") {
-    const chosen = axis.ticks.filter(({ value }) => includes(text, value));
+    const chosen = axis.ticks.filter(({ value }) => value !== undefined && includes(text, value));
     return chosen.map(({ y }) => [y - axis.step * 0.4, y + axis.step * 0.4]);
   }
   const range = parsedRange(text);

@@ -50,16 +50,17 @@ export function drawAxes(pen, layout, ys, theme) {
     pen.lineTo(axis.x, layout.bottom);
     pen.stroke();
     for (const { y, text } of spaced(axis.ticks)) word(pen, clipped(text), axis.x + 5, y + 4, theme);
-    if (ys[axis.index].includes(null)) word(pen, "absent", axis.x + 5, absentAt(layout) + 4, theme);
+    if (ys[axis.index].includes(null)) word(pen, axis.lacking ?? "absent", axis.x + 5, absentAt(layout) + 4, theme);
   }
   drawKey(pen, layout, ys, theme);
 }
 
-// Which trials there are: a bar for each part of an axis, of the whole, not of what is drawn.
+// Which trials there are: a bar for each part of an axis, of the whole, not of what is drawn. The parts of the results
+// are of a linear axis, and are not drawn beside a logarithmic one.
 export function drawCounts(pen, layout, histograms, theme) {
   for (const { axis: name, counts } of histograms ?? []) {
     const axis = layout.axes.find((each) => each.name === name);
-    if (!axis || !counts.length) continue;
+    if (!axis || !counts.length || axis.lacking) continue;
     const most = counts.reduce((one, other) => Math.max(one, other), 1);
     const height = (layout.bottom - layout.top) / counts.length;
     pen.fillStyle = theme.muted;
@@ -85,7 +86,8 @@ export function drawBrush(pen, axis, [upper, lower], theme) {
 // The colours from worst to best, right of the axis of the result and in its direction.
 function drawKey(pen, { axes, top, bottom, width }, ys, theme) {
   const result = ys.at(-1) ?? [];
-  const isBestOnTop = result.at(-1) <= result[0];
+  const [best, worst] = [result.at(-1), result[0]].map((y) => y ?? absentAt({ bottom }));
+  const isBestOnTop = best <= worst;
   const [steps, from, height] = [40, top + 16, bottom - top - 32];
   for (let at = 0; at < steps; at += 1) {
     pen.fillStyle = scored(isBestOnTop ? 1 - at / (steps - 1) : at / (steps - 1), theme);

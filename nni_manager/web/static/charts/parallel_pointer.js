@@ -69,8 +69,8 @@ function textOf({ axis, from, to }) {
   const [upper, lower] = extent([from, to]);
   if (lower - upper < LEAST_BRUSH) return null;
   if (axis.kind !== "choice") return range(...extent([axis.back(lower), axis.back(upper)]));
-  const chosen = axis.ticks.filter(({ y }) => y >= upper - axis.step / 2 && y <= lower + axis.step / 2);
-  return chosen.length ? choices(chosen.map(({ value }) => value)) : null;
+  const framed = axis.ticks.filter(({ y }) => y >= upper - axis.step / 2 && y <= lower + axis.step / 2);
+  return choices(framed.map(({ value }) => value).filter((value) => value !== undefined)) || null;
 }
 
 // Lines by keyboard, from the best downwards: arrows, Enter opens, Escape leaves.

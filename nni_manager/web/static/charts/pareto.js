@@ -6,6 +6,7 @@ import { choosing } from "./choosing.js";
 import { colours, faded } from "./colours.js";
 import { number, plain } from "./formats.js";
 import { Frame } from "./frame.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { selectedIn } from "./opening.js";
 import { choosableAxis, plot } from "./plot.js";
 
@@ -60,7 +61,10 @@ async function draw(answer, within, menus) {
     xaxis: choosableAxis(titled(objectives, x), within.state, "logox", { uirevision: x }),
     yaxis: choosableAxis(titled(objectives, y), within.state, "logoy", { uirevision: y }),
   });
-  return { title: `Pareto front: ${answer.frontSize} trials that none is better than`, ...table(answer), exporter };
+  const log = { x: isLog(within.state, "logox"), y: isLog(within.state, "logoy") };
+  const hidden = pick((at) => (log.x && hasNoPlace(points.x[at])) || (log.y && hasNoPlace(points.y[at])));
+  const title = `Pareto front: ${answer.frontSize} trials that none is better than${leftOut(hidden.length)}`;
+  return { title, ...table(answer), exporter };
 }
 
 function marks({ points, x, y }, indices, name, marker) {

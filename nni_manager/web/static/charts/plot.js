@@ -33,9 +33,8 @@ export function isNarrow() {
   return matchMedia("(max-width: 40rem)").matches;
 }
 
-// The chosen key of the results, in words.
-export function nameOf(state, usual = "result") {
-  const key = state.get("key") ?? "default";
+// The key of the results, in words.
+export function nameOf({ key }, usual = "result") {
   return key === "default" ? usual : key;
 }
 

@@ -3,7 +3,7 @@
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { durationUnit, extent, finite, moment, number, plain } from "./formats.js";
-import { isLog } from "./log_axes.js";
+import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { selectedIn } from "./opening.js";
 import { axis, choosableAxis, nameOf, plot, resultAxis, utc } from "./plot.js";
 import { range } from "./ranges.js";
@@ -25,10 +25,10 @@ export function mount(figure, { state }) {
 }
 
 async function draw(answer, within, view) {
-  const { frame, state } = within;
+  const { state } = within;
   const scale = horizontal(answer, state.get("x") ?? "number");
   const log = { x: isLog(state, "logx"), y: isLog(state, "logy") };
-  const name = nameOf(state);
+  const name = nameOf(within);
   const traces = [
     ...density(answer, scale, log.y),
     ...marks(answer, scale, name),
@@ -36,7 +36,7 @@ async function draw(answer, within, view) {
     ...chosen(answer, scale, state),
   ];
   const axes = { xaxis: across(scale, state), yaxis: resultAxis(name, state) };
-  const exporter = await plot(within, traces, axes, () => listen(frame, state, view));
+  const exporter = await plot(within, traces, axes, () => listen(within, view));
   view.answer = answer;
   view.scale = log.x ? { ...scale, back: (value) => scale.back(10 ** value) } : scale;
   return { ...table(answer, name), ...words(answer, name, log), exporter };
@@ -144,7 +144,8 @@ function picked(points, indices, scale) {
 }
 
 // A zoom asks for finer data where not all is shown; what is framed with the select tool is a filter by result.
-function listen(frame, state, view) {
+function listen(within, view) {
+  const { frame, state } = within;
   frame.body.on("plotly_relayout", (change) => {
     const [from, to] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     const isSampled = view.zoom.from !== undefined || view.answer.density;
@@ -156,16 +157,15 @@ function listen(frame, state, view) {
   frame.body.on("plotly_selected", (selection) => {
     if (!selection?.range?.y) return;
     const [low, high] = extent(selection.range.y);
-    state.set({ [`m.${state.get("key") ?? "default"}`]: range(low, high), page: null }, { push: true });
+    state.set({ [`m.${within.key}`]: range(low, high), page: null }, { push: true });
   });
 }
 
 function words({ points, best }, name, log) {
   const last = best.value.length ? ` ${number(best.value.at(-1))}` : "";
   const title = `${name[0].toUpperCase()}${name.slice(1)} by trial, best so far${last}`;
-  const isHidden = (value, at) => finite(value) && ((log.y && value <= 0) || (log.x && points.x[at] <= 0));
-  const hidden = points.value.filter(isHidden).length;
-  return hidden ? { title: `${title} (log axis: ${hidden} not above zero left out)` } : { title };
+  const isHidden = (value, at) => finite(value) && ((log.y && hasNoPlace(value)) || (log.x && hasNoPlace(points.x[at])));
+  return { title: title + leftOut(points.value.filter(isHidden).length) };
 }
 
 function table({ points }, name) {
