@@ -22,15 +22,20 @@ def name_field(noun: str) -> str:
     return f"builtin{noun.title()}Name"
 
 
+def names(noun: str) -> tuple[str, ...]:
+    """The fields that the section of an algorithm may have."""
+    return (name_field(noun), *_CLASS, *_OTHERS)
+
+
 def fields(noun: str) -> dict[str, str]:
     """The fields of an algorithm that a message may be about: path in the file → path in the second format."""
-    names = {
+    places = {
         name_field(noun): "name",
         "className": "className",
         "codeDir": "codeDirectory",
         "classArgs": "classArgs",
     }
-    whole = {f"{noun}.{old}": f"/{noun}.{new}" for old, new in names.items()}
+    whole = {f"{noun}.{old}": f"/{noun}.{new}" for old, new in places.items()}
     return whole | ({} if noun == "assessor" else {f"{noun}.gpuIndices": "/tunerGpuIndices"})
 
 
@@ -41,7 +46,7 @@ def convert_algorithm(raw: object, noun: str, source: Source) -> tuple[dict[str,
         source.refuse(path, f"must be a mapping such as {{{name_field(noun)}: …}}, not {kind(raw)}")
         return {}, {}
     source.note_foreign_names(path, {"name": name_field(noun), "codeDirectory": "codeDir"})
-    section = Section(raw, (name_field(noun), *_CLASS, *_OTHERS), path, source)
+    section = Section(raw, names(noun), path, source)
     top: dict[str, Any] = {}
     if section.has("gpuIndices"):
         top["tunerGpuIndices"] = section.raw("gpuIndices")
