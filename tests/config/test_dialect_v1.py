@@ -122,6 +122,10 @@ def test_fields_that_nni_loses_are_converted(folder: Path) -> None:
     assert [(one.code, one.field) for one in spec.warnings] == [("NO_EFFECT", "multiThread")]
 
 
+def test_log_directory_need_not_be_there(folder: Path) -> None:
+    assert load(text(logDir="no/such"), directory=folder).working_directory == str(folder.resolve() / "no/such")
+
+
 def test_without_a_tuner_auto_runs_in_the_direction_that_is_written(folder: Path) -> None:
     spec = load(text(tuner=None, optimizeMode="maximize"), directory=folder)
     assert (spec.tuner.name, spec.tuner.class_args) == ("Auto", {"optimize_mode": "maximize"})
@@ -156,7 +160,7 @@ def test_wrong_algorithm_is_refused(folder: Path, tuner: dict[str, Any], field: 
 OTHERS: list[tuple[dict[str, Any], str, str]] = [
     ({"multiPhase": True}, "multiPhase", "multi-phase trials are not supported"),
     ({"useAnnotation": True}, "useAnnotation", "code annotation is not supported"),
-    ({"logDir": "no/such"}, "logDir", "there is no folder"),
+    ({"logDir": "/dev/null/logs"}, "logDir", "cannot be made"),
     ({"logCollection": "ftp"}, "logCollection", "must be 'http' or 'none'"),
     ({"maxExecDuration": "soon"}, "maxExecDuration", "must be a duration"),
     ({"maxTrialNum": 0}, "maxTrialNum", "must be from 1 to"),

@@ -103,9 +103,6 @@ def check_first_format(
 ) -> None:
     """Checks a file of the first format: refuses and warns in `source`, and completes `config`."""
     _check_algorithms(config, source)
-    for one in found:
-        if one.pattern == "logDir":
-            _check_directory(one, source)
     for table in tables:
         for path in _missing(table.required, file):
             source.refuse(path, "is required and not set; add it")
@@ -133,11 +130,6 @@ def _check_algorithms(config: dict[str, Any], source: Source) -> None:
             config["searchSpace"] = {}
         else:
             source.refuse(("searchSpacePath",), "is required and not set; name a file that holds a search space")
-
-
-def _check_directory(one: Found, source: Source) -> None:
-    if isinstance(one.value, str) and not source.elsewhere and not os.path.isdir(path := source.path(one.value)):
-        source.refuse(one.path, f"there is no folder {path}; make it, or name another one")
 
 
 def _missing(required: Iterable[str], file: Mapping[str, Any]) -> Iterator[Path]:
