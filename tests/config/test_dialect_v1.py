@@ -137,7 +137,9 @@ def test_user_class_is_converted(folder: Path) -> None:
     spec = load(text(tuner=tuner, searchSpacePath=None), directory=folder)
     assert (spec.tuner.class_name, spec.tuner.code_directory) == ("my_tuner.Mine", str(folder.resolve()))
     assert (spec.tuner.class_args, spec.tuner_gpu_indices, spec.search_space) == ({"k": 1}, (0, 1), {})
-    assert spec.canonical["deprecated"] == {"includeIntermediateResults": True}
+    (warned,) = (one for one in spec.warnings if one.code == "NO_EFFECT")
+    assert (warned.field, warned.line > 1) == ("tuner.includeIntermediateResults", True)
+    assert "intermediate result of a trial that is stopped early" in warned.message
 
 
 ALGORITHMS: list[tuple[dict[str, Any], str, str]] = [

@@ -14,6 +14,7 @@ from nni_manager.config.sections.section import Section
 from nni_manager.platform_kit.section_model import FirstFormat
 
 _CLASS = ("codeDir", "classFileName", "className")
+_INTERMEDIATE_RESULTS = "has no effect, as in NNI 3.0: the last intermediate result of a trial that is stopped early is not made its final one"
 _OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")
 
 
@@ -50,8 +51,8 @@ def convert_algorithm(raw: object, noun: str, source: Source) -> tuple[dict[str,
     top: dict[str, Any] = {}
     if section.has("gpuIndices"):
         top["tunerGpuIndices"] = section.raw("gpuIndices")
-    if section.take("includeIntermediateResults", flag) is not None:
-        top["deprecated"] = {"includeIntermediateResults": section.raw("includeIntermediateResults")}
+    if section.take("includeIntermediateResults", flag):
+        source.warn((*path, "includeIntermediateResults"), "NO_EFFECT", _INTERMEDIATE_RESULTS)
     arguments = {"classArgs": section.raw("classArgs")} if section.has("classArgs") else {}
     return _which(section, noun, source) | arguments, top
 
