@@ -14,7 +14,10 @@ from nni_manager.config.sections.section import Section
 from nni_manager.platform_kit.section_model import FirstFormat
 
 _CLASS = ("codeDir", "classFileName", "className")
-_INTERMEDIATE_RESULTS = "has no effect, as in NNI 3.0: the last intermediate result of a trial that is stopped early is not made its final one"
+_INTERMEDIATE_RESULTS = (
+    "has no effect, as in NNI 3.0: the last intermediate result of a trial that is stopped early does not become its"
+    " final one"
+)
 _OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")
 
 
