@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from nni_manager.config import dialects
-from nni_manager.config.dialects import dialect_v1, dialect_v2
+from nni_manager.config.dialects import dialect_v1, dialect_v2, first_profile
 from nni_manager.config.dialects.first_format_paths import KINDS, split
 from nni_manager.config.reading.document import Document, fold
 from nni_manager.config.reading.scalars import kind
@@ -112,7 +112,17 @@ def _text_of(path: Path) -> tuple[str, Path]:
 
 def from_canonical(canonical: Json) -> ExperimentSpec:
     """The experiment of a canonical config, read without access to the file system. Raises ConfigInvalid."""
+    if first_profile.is_mine(canonical):  # could not be converted when its folder was taken over: says why
+        canonical = first_profile.canonical(canonical, "~/nni-experiments")
     return dialect_v2.read(canonical, Source(directory="/", stored=True))
+
+
+def canonical_of_nni(config: Json, working_directory: str) -> Json:
+    """The canonical form of a config in NNI's database, where that has its first format; any other is as it is.
+
+    `working_directory`: where the experiment's folder is. Raises ConfigInvalid.
+    """
+    return first_profile.canonical(config, working_directory) if first_profile.is_mine(config) else config
 
 
 def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:

@@ -41,7 +41,10 @@ def experiment_schema() -> Schema:
         "title": "Experiment of nni_manager",
         **whole,
         "required": list(_REQUIRED),
-        "allOf": [_one_of_fields("tuner", "advisor", "optimizeMode"), _one_of_fields("searchSpace", "searchSpaceFile")],
+        "allOf": [
+            {"oneOf": _each_given("tuner", "advisor", "optimizeMode")},
+            {"anyOf": _each_given("searchSpace", "searchSpaceFile")},
+        ],
     }
 
 
@@ -150,5 +153,6 @@ def _or_null(schema: Schema) -> Schema:
     return schema if not schema else {"anyOf": [schema, {"type": "null"}]}
 
 
-def _one_of_fields(*names: str) -> Schema:
-    return {"oneOf": [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]}
+def _each_given(*names: str) -> list[Schema]:
+    """A schema for each field, of mappings in which it is given."""
+    return [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]

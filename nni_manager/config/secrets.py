@@ -149,6 +149,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 #: Words with which ``token`` belongs to a language model, and ``key`` to a table.
 _PLAIN_TOKEN = frozenset("max min num n count total pad bos eos unk sep cls mask special".split())
 _PLAIN_KEY = frozenset("sort group metric partition order index column".split())
+#: An entry of `clusterMetaData`, which NNI's first format stored: the value is judged by its key.
+_PAIR = {"key", "value"}
 #: Not masked: its keys are names of dimensions.
 _SEARCH_SPACE = "searchSpace"
 
@@ -171,6 +173,8 @@ def _mask(key: str, value: Any, is_secret: Callable[[str, Any], bool]) -> Any:
     if is_secret(key, value):
         return MASK
     if isinstance(value, Mapping):
+        if value.keys() == _PAIR:
+            return {**value, "value": _mask(str(value["key"]), value["value"], is_secret)}
         return {name: _mask(name, inner, is_secret) for name, inner in value.items()}
     if isinstance(value, list):
         return [_mask(key, inner, is_secret) for inner in value]

@@ -216,8 +216,8 @@ def gpu_faults(
     `above`: what stands before the fields' names, e.g. ``machineList[0].``.
     """
     if not gpu_number:
-        given = {"gpuIndices": gpu_indices, "trialGpuMemory": gpu_memory}
-        yield from ((f"{above}{name}", _NEEDS_GPUS) for name, value in given.items() if value is not None)
+        if gpu_memory is not None:
+            yield f"{above}trialGpuMemory", _NEEDS_GPUS
         if max_trial_number_per_gpu not in (None, 1):
             yield f"{above}maxTrialNumberPerGpu", _NEEDS_GPUS
     elif gpu_indices is not None and len(gpu_indices) < gpu_number:
@@ -228,7 +228,11 @@ def gpu_faults(
         )
 
 
-def gpu_warnings(gpu_number: int | None, *, use_active_gpu: bool | None, above: str = "") -> Iterator[Remark]:
-    """Remarks on GPU fields that do nothing and are no fault, since NNI's own examples have them; see `gpu_faults`."""
-    if use_active_gpu and not gpu_number:
-        yield f"{above}useActiveGpu", "changes nothing while trialGpuNumber is 0 or not set"
+def gpu_warnings(
+    gpu_number: int | None, *, gpu_indices: Sequence[int] | None, use_active_gpu: bool | None, above: str = ""
+) -> Iterator[Remark]:
+    """Remarks on GPU fields that do nothing and are no fault, since NNI runs files with them; see `gpu_faults`."""
+    given = {"gpuIndices": gpu_indices, "useActiveGpu": use_active_gpu}
+    if not gpu_number:
+        idle = "changes nothing while trialGpuNumber is 0 or not set"
+        yield from ((f"{above}{name}", idle) for name, value in given.items() if value)

@@ -189,6 +189,7 @@ async def test_imported_data_is_read_back_byte_for_byte(nni: httpx.AsyncClient) 
         b'[{"value": 1}]',
         b'[{"parameter": {"x": NaN}, "value": 1}]',
         b'[{"parameter": {}, "value": Infinity}]',
+        b'[{"parameter": {}, "value": "0,5"}]',
     ],
 )
 async def test_invalid_import(nni: httpx.AsyncClient, body: bytes) -> None:

@@ -84,7 +84,7 @@ def test_import_leaves_out_trials_without_result(nnictl: Run, seeded: FakeManage
     assert export(nnictl, path, "abc").exit_code == 0
     result = nnictl("experiment", "import", "abc", "-f", str(path))
     assert result.stdout == (
-        "Experiment abc: the tuner is told 2 results. Left out, as they did not succeed with a result: 2.\n"
+        "Experiment abc: the tuner is told 2 results. Left out, as they did not succeed with a finite result: 2.\n"
     )
     (told,) = [call[2] for call in seeded.calls if call[0] == "import"]
     assert told == [
@@ -285,6 +285,16 @@ def test_export_can_be_imported(nnictl: Run, seeded: FakeManager, tmp_path: Path
     ]
 
 
+def test_results_that_are_not_finite_are_left_out(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    values = ["-Infinity", '{"default": NaN}', '"text"', "1000.0"]
+    result = send(nnictl, tmp_path, json.dumps([{"parameter": {}, "value": value} for value in values]))
+    assert result.stdout.endswith("is told 2 results. Left out, as they did not succeed with a finite result: 2.\n")
+    assert manager.calls == [
+        ("import", "abc", [{"parameter": {}, "value": '"text"'}, {"parameter": {}, "value": 1000.0}])
+    ]
+
+
 def test_parameters_outside_the_search_space_are_named(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc", config={"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}))
     result = send(nnictl, tmp_path, '[{"parameter": {"x": 0.5, "y": 1}, "value": 1}]')
@@ -308,6 +318,8 @@ def test_large_import_is_sent_in_parts(nnictl: Run, manager: FakeManager, tmp_pa
         ('[{"parameter": 1, "value": 1}]', "entry 0"),
         ('[{"parameter": {}, "value": 1}, {"parameter": {}}]', "entry 1"),
         ('[{"parameter": {}, "value": "high"}]', "entry 0: value is text"),
+        ('[{"parameter": {}, "value": Infinity}]', "none of its 1 trials"),
+        ('[{"parameter": {}, "value": NaN}, {"parameter": {"x": NaN}, "value": 1}]', "entry 1: NaN"),
     ],
 )
 def test_invalid_imports(nnictl: Run, manager: FakeManager, tmp_path: Path, text: str, word: str) -> None:

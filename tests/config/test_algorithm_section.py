@@ -34,6 +34,42 @@ TPE_ARGS = {
     "gamma": 0.25,
 }
 
+#: Arguments of TPE in NNI before 2.6 → the value of `constant_liar_type` today.
+OLD: list[tuple[dict[str, Any], str | None]] = [
+    ({"parallel_optimize": False}, None),
+    ({"parallel_optimize": True}, "best"),
+    ({"parallel_optimize": True, "constant_liar_type": "max"}, "worst"),
+    ({"parallel_optimize": True, "constant_liar_type": "max", "optimize_mode": "maximize"}, "best"),
+    ({"parallel_optimize": True, "constant_liar_type": "min", "optimize_mode": "maximize"}, "worst"),
+    ({"parallel_optimize": True, "constant_liar_type": "mean", "optimize_mode": "maximize"}, "mean"),
+    ({"constant_liar_type": "mean"}, None),
+]
+
+
+@pytest.mark.parametrize(("given", "liar"), OLD, ids=range(len(OLD)))
+def test_old_arguments_of_tpe(load_with: Load, given: dict[str, Any], liar: str | None) -> None:
+    spec = load_with(tuner={"name": "tpe", "classArgs": given})
+    mode = {"optimize_mode": given["optimize_mode"]} if "optimize_mode" in given else {}
+    assert spec.tuner.class_args == {**mode, "tpe_args": {"constant_liar_type": liar}}
+    warned = [one for one in spec.warnings if one.code == "OLD_NAME"]
+    assert {one.field for one in warned} == {f"tuner.classArgs.{name}" for name in given if name != "optimize_mode"}
+    assert warned[0].message.endswith(f"write tpe_args: {{constant_liar_type: {liar or 'null'}}}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"parallel_optimize": "yes"},
+        {"parallel_optimize": True, "constant_liar_type": "best"},
+        {"parallel_optimize": True, "tpe_args": {"gamma": 0.5}},
+    ],
+)
+def test_old_arguments_that_are_not_clear_are_refused(refusals: Refusals, given: dict[str, Any]) -> None:
+    assert {"tuner.classArgs.parallel_optimize"} <= {
+        problem.field for problem in refusals(tuner={"name": "TPE", "classArgs": given})
+    }
+
+
 GOOD: list[tuple[str, dict[str, Any], AlgorithmSpec]] = [
     ("tuner", {"name": "tpe"}, AlgorithmSpec(name="TPE")),
     ("tuner", {"Name": "RANDOM", "class_args": None}, AlgorithmSpec(name="Random")),

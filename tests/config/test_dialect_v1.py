@@ -122,6 +122,10 @@ def test_fields_that_nni_loses_are_converted(folder: Path) -> None:
     assert [(one.code, one.field) for one in spec.warnings] == [("NO_EFFECT", "multiThread")]
 
 
+def test_log_directory_need_not_be_there(folder: Path) -> None:
+    assert load(text(logDir="no/such"), directory=folder).working_directory == str(folder.resolve() / "no/such")
+
+
 def test_without_a_tuner_auto_runs_in_the_direction_that_is_written(folder: Path) -> None:
     spec = load(text(tuner=None, optimizeMode="maximize"), directory=folder)
     assert (spec.tuner.name, spec.tuner.class_args) == ("Auto", {"optimize_mode": "maximize"})
@@ -133,7 +137,9 @@ def test_user_class_is_converted(folder: Path) -> None:
     spec = load(text(tuner=tuner, searchSpacePath=None), directory=folder)
     assert (spec.tuner.class_name, spec.tuner.code_directory) == ("my_tuner.Mine", str(folder.resolve()))
     assert (spec.tuner.class_args, spec.tuner_gpu_indices, spec.search_space) == ({"k": 1}, (0, 1), {})
-    assert spec.canonical["deprecated"] == {"includeIntermediateResults": True}
+    (warned,) = (one for one in spec.warnings if one.code == "NO_EFFECT")
+    assert (warned.field, warned.line > 1) == ("tuner.includeIntermediateResults", True)
+    assert "intermediate result of a trial that is stopped early" in warned.message
 
 
 ALGORITHMS: list[tuple[dict[str, Any], str, str]] = [
@@ -156,7 +162,7 @@ def test_wrong_algorithm_is_refused(folder: Path, tuner: dict[str, Any], field: 
 OTHERS: list[tuple[dict[str, Any], str, str]] = [
     ({"multiPhase": True}, "multiPhase", "multi-phase trials are not supported"),
     ({"useAnnotation": True}, "useAnnotation", "code annotation is not supported"),
-    ({"logDir": "no/such"}, "logDir", "there is no folder"),
+    ({"logDir": "/dev/null/logs"}, "logDir", "cannot be made"),
     ({"logCollection": "ftp"}, "logCollection", "must be 'http' or 'none'"),
     ({"maxExecDuration": "soon"}, "maxExecDuration", "must be a duration"),
     ({"maxTrialNum": 0}, "maxTrialNum", "must be from 1 to"),

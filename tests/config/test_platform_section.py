@@ -35,7 +35,6 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "local", "trialGpuNumber": True}, "trialGpuNumber", "must be a whole number"),
     ({"platform": "local", "trialGpuNumber": -1}, "trialGpuNumber", "must be at least 0"),
     ({"platform": "local", "maxTrialNumberPerGpu": 2}, "maxTrialNumberPerGpu", "only when trialGpuNumber"),
-    ({"platform": "local", "gpuIndices": [0]}, "gpuIndices", "only when trialGpuNumber is above 0"),
     ({"platform": "local", "trialGpuMemory": "4GB"}, "trialGpuMemory", "only when trialGpuNumber is above 0"),
     ({"platform": "local", "trialGpuMemory": "much"}, "trialGpuMemory", "must be an amount of memory such as 8GB"),
     (
@@ -54,6 +53,13 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "local", "trialCodeDirectory": "no/hive"}, "trialCodeDirectory", "there is no folder"),
     ({"platform": "local", "debug": "true"}, "debug", "must be true or false"),
 ]
+
+
+def test_gpu_fields_of_trials_without_gpus_are_warned_of(load_with: Load) -> None:
+    spec = load_with(trainingService={"platform": "local", "gpuIndices": [0], "useActiveGpu": True})
+    found = {one.field: one.message for one in spec.warnings}
+    for name in ("gpuIndices", "useActiveGpu"):
+        assert found[f"trainingService.{name}"] == "changes nothing while trialGpuNumber is 0 or not set"
 
 
 @pytest.mark.parametrize(("section", "field", "words"), BAD)

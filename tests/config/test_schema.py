@@ -62,7 +62,6 @@ def test_null_field_is_not_set() -> None:
         {"logLevel": "loud"},
         {"tunerGpuIndices": []},
         {"searchSpace": ...},
-        {"searchSpaceFile": "space.json"},
         {"tuner": ...},
         {"tuner": {"name": "TPE", "classArgs": {"gama": 1}}},
         {"tuner": {"name": "TPE", "classArgs": {"tpe_args": {"gamma": 0}}}},

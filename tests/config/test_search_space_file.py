@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nni_manager.config.experiment_file import from_canonical
 from nni_manager.config.reading import yaml_reader
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import ExperimentSpec
@@ -55,6 +56,19 @@ def test_bad_files(refusals: Refusals, tmp_path: Path, text: str, line: int, wor
     assert (problem.file, problem.line) == (str((tmp_path / "space").resolve()), line)
     assert problem.field == "searchSpaceFile"
     assert words in problem.message
+
+
+def test_file_wins_over_a_search_space_beside_it(load_with: Load, tmp_path: Path) -> None:
+    (tmp_path / "space").write_text(GOOD[0])
+    spec = load_with(searchSpace={"y": {"_type": "choice", "_value": [1]}}, searchSpaceFile="space")
+    assert spec.search_space == SPACE
+    assert ("NO_EFFECT", "searchSpace") in [(one.code, one.field) for one in spec.warnings]
+
+
+def test_stored_config_of_nni_has_the_space_beside_the_name_of_its_file(load_with: Load) -> None:
+    canonical = {**load_with(searchSpace=SPACE).canonical, "searchSpaceFile": "/gone/space.json"}
+    spec = from_canonical(canonical)
+    assert spec.search_space == SPACE and "searchSpaceFile" not in spec.canonical
 
 
 WRONG = """\

@@ -133,6 +133,21 @@ def test_references_are_shown_and_values_are_not() -> None:
     }
 
 
+def test_values_of_cluster_metadata_are_judged_by_their_keys() -> None:
+    pairs = [
+        {"key": "command", "value": "python3 trial.py"},
+        {"key": "machine_list", "value": [{"ip": "a", "password": "written-out"}]},
+        {"key": "storageToken", "value": "written-out"},
+    ]
+    assert mask({"clusterMetaData": pairs}) == {
+        "clusterMetaData": [
+            {"key": "command", "value": "python3 trial.py"},
+            {"key": "machine_list", "value": [{"ip": "a", "password": "******"}]},
+            {"key": "storageToken", "value": "******"},
+        ]
+    }
+
+
 def test_foreign_reference_is_refused(tmp_path: Path) -> None:
     spec = reading(tmp_path, scripted("${TOKEN}"), {"TOKEN": "t"}).spec
     credentials.require_known(spec, {"${TOKEN}": "t2"})

@@ -57,6 +57,96 @@ def test_configs_are_written_as_experiment_files_spell_them(folder: Path) -> Non
     assert run(code, folder) == "ExperimentConfig does not have field(s) trial_comand\n"
 
 
+def test_mappings_become_objects_and_defaults_are_read_and_not_sent(folder: Path) -> None:
+    code = """if True:
+        from nni.experiment import *
+        machine = {"host": "h", "hostKey": "ssh-rsa x"}
+        config = ExperimentConfig(
+            tuner={"name": "TPE"}, training_service={"platform": "remote", "machineList": [machine]},
+            shared_storage={"storageType": "NFS", "nfs_server": "s"}, maxSameFailures=3,
+        )
+        assert (config.tuner.name, config.training_service.machine_list[0].port) == ("TPE", 22)
+        assert (config.debug, config.trial_code_directory) == (False, ".")
+        assert config.experiment_working_directory == "~/nni-experiments"
+        assert config.shared_storage.nfs_server == "s"
+        config.max_failed_trials = 5
+        assert config.json() == {
+            "tuner": {"name": "TPE"}, "trainingService": {"platform": "remote", "machineList": [machine]},
+            "sharedStorage": {"storageType": "NFS", "nfsServer": "s"}, "maxSameFailures": 3, "maxFailedTrials": 5,
+        }, config.json()
+        config.debug = False
+        assert config.json()["debug"] is False
+    """
+    run(code, folder)
+
+
+def test_config_is_loaded_and_validated(folder: Path) -> None:
+    (folder / "below").mkdir()
+    (folder / "below" / "trial.py").write_text(launching.TRIAL)
+    (folder / "below" / "exp.yml").write_text(
+        "searchSpace: {x: {_type: uniform, _value: [0, 1e-3]}}\ntrialCommand: python3 trial.py\n"
+        "trialConcurrency: 1\ntuner: {name: Random}\ntrainingService: {platform: local}\n"
+    )
+    code = """if True:
+        from nni.experiment import *
+        config = ExperimentConfig.load("below/exp.yml")
+        assert (config.tuner.name, config.search_space["x"]["_value"]) == ("Random", [0, 1e-3])
+        assert config.validate() is None
+        config.trial_concurrency = 0
+        try:
+            config.validate()
+        except ValueError as error:
+            print(error)
+    """
+    assert "trialConcurrency: " in run(code, folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("ExperimentConfig('local').trial_comand = 'x'", "AttributeError: ExperimentConfig does not have field"),
+        ("LocalConfig().use_activ_gpu = True", "AttributeError: LocalConfig does not have field use_activ_gpu"),
+        ("ExperimentConfig('nowhere')", "ValueError: Bad training service platform: nowhere"),
+        ("Experiment(None, id='no id')", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.resume('no id')", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.view('no id', 8080)", "ValueError: Invalid experiment ID: no id"),
+    ],
+)
+def test_mistakes_are_told_at_their_line(folder: Path, line: str, error: str) -> None:
+    code = f"""if True:
+        from nni.experiment import *
+        try:
+            {line}
+        except Exception as error:
+            print(f"{{type(error).__name__}}: {{error}}")
+    """
+    assert run(code, folder).startswith(error)
+
+
+def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
+    code = """if True:
+        import sys
+        from nni.experiment import Experiment
+        port = int(sys.argv[1])
+        experiment = Experiment("local", id="one")
+        experiment.config.trial_command = "python3 trial.py"
+        experiment.config.search_space = {}
+        experiment.config.tuner.name = "Random"
+        experiment.config.max_trial_number = 1
+        experiment.config.trial_concurrency = 1
+        assert experiment.run(port) is True
+        experiment.stop()
+        assert Experiment.resume("one", port) is True
+        resumed = Experiment.resume("one", port, wait_completion=False)
+        assert resumed.id == "one" and len(resumed.list_trial_jobs()) == 1
+        resumed.stop()
+        viewed = Experiment.view("one", port, non_blocking=True)
+        assert viewed.get_status() == "VIEWED"
+        viewed.stop()
+    """
+    run(code, folder, str(launching.free_port()))
+
+
 def test_without_nni_manager_it_says_what_to_install(folder: Path) -> None:
     code = """if True:
         from nni.experiment import Experiment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +17,7 @@ from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.experiment import HoldCode
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
+from nni_manager.store.experiment import experiments
 from tests.scheduler.fake_tuner import Script, died, feeding, raised
 from tests.scheduler.pictures import spec
 from tests.store import life
@@ -331,6 +333,22 @@ async def test_imports_reach_a_running_process_and_the_next(monkeypatch: Patch, 
         at.feed.import_data(data)
         await at.until(lambda: at.script.of("import"))
         assert at.script.of("import") == [{"data": data}]
+
+
+async def test_imported_values_that_are_json_text_are_parsed(monkeypatch: Patch, path: Path) -> None:
+    stored = [{"parameter": {"x": 1}, "value": text} for text in ("1.98", '{"default": 2}', "no JSON")]
+    parsed = [{"parameter": {"x": 1}, "value": value} for value in (1.98, {"default": 2}, "no JSON")]
+    connection = connect(path)
+    experiments.add_import(connection, json.dumps(stored), 1)
+    connection.close()
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.import_data(stored)  # is in the history, too: told once
+        at.feed.want(1)
+        await at.proposed(1)
+        assert at.script.of("start")[0]["imported"] == [parsed]
+        at.feed.import_data(stored[:1])
+        await at.until(lambda: at.script.of("import"))
+        assert at.script.of("import") == [{"data": parsed[:1]}]
 
 
 async def test_only_new_intermediates_are_judged(monkeypatch: Patch, path: Path) -> None:

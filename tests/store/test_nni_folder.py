@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import pytest
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.scheduler.experiments import experiment_folder
 from nni_manager.store.connection import connect, connect_readonly
-from nni_manager.store.experiment import answers, trials
+from nni_manager.store.experiment import answers, experiments, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index, list_summary
 from nni_manager.store.nni import nni_answers, nni_folder
@@ -62,8 +63,8 @@ class Old:
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self.folder.path / "db" / "nni.sqlite")
 
-    def save(self, revision: int, ended_ms: int | None = None) -> None:
-        row = (json.dumps(PARAMS), "oldexp", 12, 1000, ended_ms, "/somewhere/oldexp", 3, revision)
+    def save(self, revision: int, ended_ms: int | None = None, params: Mapping[str, Any] = PARAMS) -> None:
+        row = (json.dumps(params), "oldexp", 12, 1000, ended_ms, "/somewhere/oldexp", 3, revision)
         self._insert("ExperimentProfile", row)
 
     def event(self, at: int, id_: str, event: str, data: str | None = None, sequence: int | None = None) -> None:
@@ -127,6 +128,28 @@ def test_killed_nni_transaction_is_rolled_back(old: Old) -> None:
     nni_folder.adopt(old.folder, environment={}, interpreter="/bin/python")
     with closing(connect_readonly(database)) as connection:
         assert rows(connection, "SELECT count(*) FROM metrics") == [(2,)] and not journal.exists()
+
+
+def test_config_of_the_first_format_is_converted(old: Old) -> None:
+    meta = [{"key": "codeDir", "value": "/code"}, {"key": "command", "value": "python trial.py"}]
+    shared = {"experimentName": "old", "trialConcurrency": 2, "tuner": {"builtinTunerName": "Random"}}
+    space = json.dumps(PARAMS["searchSpace"])
+    old.save(2, params={**shared, "trainingServicePlatform": "local", "searchSpace": space, "clusterMetaData": meta})
+    experiment_folder.adopt(old.folder)
+    with closing(connect_readonly(old.folder.database)) as connection:
+        config = json.loads(experiments.load(connection).config)
+    assert {name: config[name] for name in PARAMS.keys() - {"trainingService"}} == {
+        name: PARAMS[name] for name in PARAMS.keys() - {"trainingService"}
+    }
+    assert config["trainingService"]["platform"] == "local"
+
+
+def test_config_that_cannot_be_converted_stays(old: Old) -> None:
+    params = {"trainingServicePlatform": "nowhere", "experimentName": "old"}
+    old.save(2, params=params)
+    experiment_folder.adopt(old.folder)
+    with closing(connect_readonly(old.folder.database)) as connection:
+        assert json.loads(experiments.load(connection).config) == params
 
 
 def test_an_experiment_with_its_trial(old: Old) -> None:

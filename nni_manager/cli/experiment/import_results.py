@@ -13,6 +13,7 @@ from nni_manager.cli.experiment.export import FACTS
 from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial_status import TrialStatus
 
 #: Bytes of JSON per request; the API's limit is 8 MB.
@@ -25,18 +26,19 @@ _BATCH_BYTES = 4_000_000
 @click.option("--filename", "-f", required=True, metavar="FILE", help='JSON: [{"parameter": {…}, "value": …}, …]')
 def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
     """Tell the tuner results from elsewhere; what `experiment export` wrote as JSON can be imported as it is: of trials
-    that succeeded with a result."""
+    that succeeded with a finite result."""
     read = _read(filename)
-    entries = [_entry(entry, number) for number, entry in enumerate(read) if not _is_without_result(entry)]
+    found = [_entry(entry, number) for number, entry in enumerate(read) if not _is_without_result(entry)]
+    entries = [entry for entry in found if entry is not None]
     if not entries:
-        raise InvalidInput(f"--filename {filename}: none of its {len(read)} trials succeeded with a result")
+        raise InvalidInput(f"--filename {filename}: none of its {len(read)} trials succeeded with a finite result")
     client, id_ = selection.reach(connect, id)
     for batch in _batches(entries):
         client.import_data(id_, batch)
     warn(_unknown_parameters(entries, client.experiment(id_)["config"].get("searchSpace")))
     count = "1 result" if len(entries) == 1 else f"{len(entries)} results"
     left = len(read) - len(entries)
-    more = f" Left out, as they did not succeed with a result: {left}." if left else ""
+    more = f" Left out, as they did not succeed with a finite result: {left}." if left else ""
     click.echo(f"Experiment {id_}: the tuner is told {count}.{more}")
 
 
@@ -60,16 +62,29 @@ def _is_without_result(entry: Any) -> bool:
     return entry["status"] != TrialStatus.SUCCEEDED or entry.get("value") is None
 
 
-def _entry(entry: Any, number: int) -> dict[str, Any]:
-    """An entry for the API: a value that is JSON text, as in an export, is parsed. Raises InvalidInput."""
+def _entry(entry: Any, number: int) -> dict[str, Any] | None:
+    """An entry for the API: a value that is JSON text, as in an export, is parsed; None: its value is not finite.
+    Raises InvalidInput."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
-    value = entry["value"]
-    used = {name: one for name, one in entry.items() if name not in FACTS}  # the other fields of an export
+    used = {name: one for name, one in entry.items() if name not in (*FACTS, "value")}  # the others of an export
+    require_finite(f"--filename: entry {number}", used)
+    require_text(f"--filename: entry {number}", entry)
     try:
-        return {**used, "value": json.loads(value) if isinstance(value, str) else value}
+        value = json.loads(entry["value"]) if isinstance(entry["value"], str) else entry["value"]
     except ValueError:
         raise InvalidInput(f"--filename: entry {number}: value is text and no JSON; give a number") from None
+    if not _is_finite(value):
+        return None
+    return {**used, "value": entry["value"] if isinstance(value, str) else value}  # a text stays JSON text
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _unknown_parameters(entries: Sequence[Mapping[str, Any]], search_space: object) -> Iterator[str]:

@@ -14,6 +14,10 @@ from nni_manager.config.sections.section import Section
 from nni_manager.platform_kit.section_model import FirstFormat
 
 _CLASS = ("codeDir", "classFileName", "className")
+_INTERMEDIATE_RESULTS = (
+    "has no effect, as in NNI 3.0: the last intermediate result of a trial that is stopped early does not become its"
+    " final one"
+)
 _OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")
 
 
@@ -22,15 +26,20 @@ def name_field(noun: str) -> str:
     return f"builtin{noun.title()}Name"
 
 
+def names(noun: str) -> tuple[str, ...]:
+    """The fields that the section of an algorithm may have."""
+    return (name_field(noun), *_CLASS, *_OTHERS)
+
+
 def fields(noun: str) -> dict[str, str]:
     """The fields of an algorithm that a message may be about: path in the file → path in the second format."""
-    names = {
+    places = {
         name_field(noun): "name",
         "className": "className",
         "codeDir": "codeDirectory",
         "classArgs": "classArgs",
     }
-    whole = {f"{noun}.{old}": f"/{noun}.{new}" for old, new in names.items()}
+    whole = {f"{noun}.{old}": f"/{noun}.{new}" for old, new in places.items()}
     return whole | ({} if noun == "assessor" else {f"{noun}.gpuIndices": "/tunerGpuIndices"})
 
 
@@ -41,12 +50,12 @@ def convert_algorithm(raw: object, noun: str, source: Source) -> tuple[dict[str,
         source.refuse(path, f"must be a mapping such as {{{name_field(noun)}: …}}, not {kind(raw)}")
         return {}, {}
     source.note_foreign_names(path, {"name": name_field(noun), "codeDirectory": "codeDir"})
-    section = Section(raw, (name_field(noun), *_CLASS, *_OTHERS), path, source)
+    section = Section(raw, names(noun), path, source)
     top: dict[str, Any] = {}
     if section.has("gpuIndices"):
         top["tunerGpuIndices"] = section.raw("gpuIndices")
-    if section.take("includeIntermediateResults", flag) is not None:
-        top["deprecated"] = {"includeIntermediateResults": section.raw("includeIntermediateResults")}
+    if section.take("includeIntermediateResults", flag):
+        source.warn((*path, "includeIntermediateResults"), "NO_EFFECT", _INTERMEDIATE_RESULTS)
     arguments = {"classArgs": section.raw("classArgs")} if section.has("classArgs") else {}
     return _which(section, noun, source) | arguments, top
 
@@ -98,9 +107,6 @@ def check_first_format(
 ) -> None:
     """Checks a file of the first format: refuses and warns in `source`, and completes `config`."""
     _check_algorithms(config, source)
-    for one in found:
-        if one.pattern == "logDir":
-            _check_directory(one, source)
     for table in tables:
         for path in _missing(table.required, file):
             source.refuse(path, "is required and not set; add it")
@@ -128,11 +134,6 @@ def _check_algorithms(config: dict[str, Any], source: Source) -> None:
             config["searchSpace"] = {}
         else:
             source.refuse(("searchSpacePath",), "is required and not set; name a file that holds a search space")
-
-
-def _check_directory(one: Found, source: Source) -> None:
-    if isinstance(one.value, str) and not source.elsewhere and not os.path.isdir(path := source.path(one.value)):
-        source.refuse(one.path, f"there is no folder {path}; make it, or name another one")
 
 
 def _missing(required: Iterable[str], file: Mapping[str, Any]) -> Iterator[Path]:

@@ -19,6 +19,7 @@ from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import kind, mapping, text
 from nni_manager.config.reading.source import Source
 from nni_manager.config.registered_algorithms import Registered
+from nni_manager.config.sections import old_arguments
 from nni_manager.config.sections.model_fields import fields_of, models_in
 from nni_manager.config.sections.model_section import valid_settings
 from nni_manager.config.sections.section import Section, nearest
@@ -72,6 +73,8 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
         section.refuse("classArgs", f"NNI takes no arguments of {name} without optimize_mode; add it")
     if family.look_up(name) is None and (other := _other_class(name, family, arguments or {}, section, source)):
         return _present(**other)
+    if arguments and (known := family.look_up(name)) is not None:
+        arguments = old_arguments.renewed(known.name, arguments, (*section.path, "classArgs"), source)
     name = _check_name(name, family, section, source, arguments or {})
     if arguments and name in family.names:
         arguments = _present(**arguments)  # null: not set

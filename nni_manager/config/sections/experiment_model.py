@@ -56,7 +56,9 @@ class Experiment(Part):
         "`hpo`; architecture search (`nas`) is refused.", default="hpo", marks={"shown": "`hpo`"}
     )
     search_space_file: Any = _section(
-        "A JSON or YAML file that holds the search space; either this or `searchSpace`.", firstFormat="searchSpacePath"
+        "A JSON or YAML file that holds the search space, in place of `searchSpace`; where both are given, the file"
+        " counts.",
+        firstFormat="searchSpacePath",
     )
     search_space: Any = _section(
         "The search space itself: name → {`_type`, `_value`}; an empty one is `{}`.", changeable=True

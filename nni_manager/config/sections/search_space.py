@@ -25,19 +25,22 @@ from nni_manager.domain.space.search_space import SearchSpace
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 from nni_manager.tuners.registry import create
 
-_FIELDS = ("searchSpace", "searchSpaceFile")
-
 
 def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     """The search space of a config; None when there is none that can be used, which is then noted in `source`."""
-    if all(map(top.has, _FIELDS)):
-        top.refuse("searchSpaceFile", "searchSpace is given too; keep one of the two")
-    elif top.has("searchSpaceFile"):
+    if _is_in_file(top, source):
+        if top.has("searchSpace"):
+            source.warn(("searchSpace",), "NO_EFFECT", "has no effect beside searchSpaceFile; remove one of the two")
         path = top.take("searchSpaceFile", lambda raw: _existing_file(raw, source))
         return _from_file(path, source) if path else None
-    elif not top.has("searchSpace"):
+    if not top.has("searchSpace"):
         top.require("searchSpace", "give it here, or name a searchSpaceFile; an empty one is {}")
     return top.take("searchSpace", _usable)
+
+
+def _is_in_file(top: Section, source: Source) -> bool:
+    """Whether the file is what counts. NNI stores what it read from the file beside its name."""
+    return top.has("searchSpaceFile") and not (source.stored and top.has("searchSpace"))
 
 
 def check_search_space(space: object, tuner: object) -> SearchSpace | None:
@@ -58,7 +61,7 @@ def check_whole(space: object, tuner: AlgorithmSpec) -> None:
 
 def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
     """Notes, with their lines, the dimensions that the tuner cannot search and those that are probably slips."""
-    file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
+    file = _File(source.path(str(top.raw("searchSpaceFile")))) if _is_in_file(top, source) else None
     for name, dimension in space.items():
         try:
             _warn_of_mixed(check_search_space({name: dimension}, tuner), file, source)
@@ -81,7 +84,7 @@ def judge_whole(space: Mapping[str, object], tuner: AlgorithmSpec, top: Section,
     try:
         made.update_search_space(space)
     except InvalidInput as error:
-        field = "searchSpace" if top.has("searchSpace") else "searchSpaceFile"
+        field = "searchSpaceFile" if _is_in_file(top, source) else "searchSpace"
         source.refuse((field,), str(error).removeprefix("searchSpace").lstrip(": "))
 
 

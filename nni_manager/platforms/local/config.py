@@ -83,7 +83,7 @@ class LocalConfig(PlatformSection):
         )
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
-        yield from gpu_warnings(self.trial_gpu_number, use_active_gpu=self.use_active_gpu)
+        yield from gpu_warnings(self.trial_gpu_number, gpu_indices=self.gpu_indices, use_active_gpu=self.use_active_gpu)
 
 
 #: The section in NNI's first format.

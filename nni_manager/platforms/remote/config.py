@@ -97,7 +97,7 @@ class RemoteConfig(PlatformSection):
         for number, machine in enumerate(self.machine_list):
             yield from gpu_faults(
                 self.trial_gpu_number,
-                gpu_indices=machine.gpu_indices if self.trial_gpu_number else None,
+                gpu_indices=machine.gpu_indices,
                 max_trial_number_per_gpu=machine.max_trial_number_per_gpu,
                 above=f"machineList[{number}].",
             )
@@ -116,10 +116,12 @@ class RemoteConfig(PlatformSection):
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
-            above = f"machineList[{number}]."
-            if machine.gpu_indices and not self.trial_gpu_number:  # NNI's own examples have it
-                yield f"{above}gpuIndices", "changes nothing while trialGpuNumber is 0 or not set"
-            yield from gpu_warnings(self.trial_gpu_number, use_active_gpu=machine.use_active_gpu, above=above)
+            yield from gpu_warnings(
+                self.trial_gpu_number,
+                gpu_indices=machine.gpu_indices,
+                use_active_gpu=machine.use_active_gpu,
+                above=f"machineList[{number}].",
+            )
 
 
 #: The section in NNI's first format.

@@ -29,6 +29,7 @@ from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
 from nni_manager.scheduler.tensorboard.boards import TensorBoards
+from nni_manager.scheduler.tuning import imported_results
 from nni_manager.store import private, stored_config
 from nni_manager.store.experiment import experiments
 from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
@@ -279,11 +280,10 @@ class ExperimentCommands:
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
-        """Imports results for the tuner: [{parameter, value}]; other keys of an entry are kept."""
+        """Imports results for the tuner: [{parameter, value}]; other keys of an entry are kept, and a value that is
+        JSON text is parsed for the tuner, as in NNI."""
         experiment = self._supervisor.find(id)
-        for number, entry in enumerate(data):
-            require_finite(f"[{number}]", entry)
-            require_text(f"[{number}]", entry)
+        imported_results.check(data)
         text, now_ms = nni_format.as_javascript(data), self._shared.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
         experiment.loop.feed.import_data(json.loads(text))  # equal to what a later process reads from the store

@@ -9,12 +9,20 @@ import sqlite3
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.endpoint import Endpoint
-from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, StoreError, StoreUnavailable
+from nni_manager.domain.errors import (
+    ConfigInvalid,
+    InvalidInput,
+    NniManagerError,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+)
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
@@ -98,7 +106,21 @@ def adopt(folder: Folder) -> None:
 
     Raises Conflict or StoreError.
     """
-    nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
+    nni_folder.adopt(
+        folder,
+        environment=own_environment(),
+        interpreter=sys.executable,
+        config=partial(_config_of_nni, directory=str(folder.path.parent)),
+    )
+
+
+def _config_of_nni(text: str, *, directory: str) -> str:
+    """The config to store for one that NNI stored; the same where it cannot be read, and the folder only viewed."""
+    try:
+        return json.dumps(experiment_file.canonical_of_nni(json.loads(text), directory))
+    except (ConfigInvalid, ValueError) as error:
+        log.warning("a config of NNI in %s is kept as it is: %s", directory, error)
+        return text
 
 
 def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:

@@ -21,6 +21,7 @@ from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSp
 from nni_manager.domain.metrics import direction_of
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
+from nni_manager.scheduler.tuning import imported_results
 from nni_manager.scheduler.tuning.host import HostPlace, WatchedTuner
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import history, trials
@@ -135,7 +136,7 @@ class TunerFeed:
         self._work.set()
 
     def import_data(self, data: list[Item]) -> None:
-        """Queues imported results, [{parameter, value}], which are stored already."""
+        """Queues imported results, [{parameter, value}], as they are stored already."""
         self._changes.append(("import", {"data": data}))
         self.exhausted = False
         self._work.set()
@@ -181,6 +182,8 @@ class TunerFeed:
             await self._start_tuner()
         while self._changes:
             verb, arguments = self._changes[0]
+            if verb == "import":
+                arguments = {"data": imported_results.parsed(arguments["data"])}
             self._note_stops(await self._tuner.call(verb, **arguments))
             self._changes.pop(0)
         if self._results:
@@ -219,7 +222,7 @@ class TunerFeed:
             assessor={**asdict(self.spec.assessor), "direction": direction} if self.spec.assessor else None,
             history=past,
             unfinished=open_trials,
-            imported=imported,
+            imported=list(map(imported_results.parsed, imported)),
         )
         self._note_start(started, open_trials)
 

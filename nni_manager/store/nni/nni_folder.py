@@ -75,7 +75,9 @@ def read_results(database: Path) -> str:
         return ""
 
 
-def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
+def adopt(
+    folder: Folder, *, environment: Mapping[str, str], interpreter: str, config: Callable[[str], str] = str
+) -> None:
     """Converts the folder if NNI made it; quiet for one of ours. Blocks. Raises as `take_over`, and StoreUnavailable
     for a folder that cannot be written."""
     try:
@@ -83,7 +85,7 @@ def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -
             if folder.database.exists():
                 roll_back(folder.database)
                 if is_made_by_nni(folder.database):
-                    take_over(folder, environment=environment, interpreter=interpreter)
+                    take_over(folder, environment=environment, interpreter=interpreter, config=config)
     except OSError as error:
         raise StoreUnavailable(
             f"{folder.path} was made by NNI and cannot be taken over ({error.strerror}: {error.filename}); make it"
@@ -97,8 +99,12 @@ def require_idle(folder: Folder) -> None:
         _refuse_while_used(folder.database)
 
 
-def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
+def take_over(
+    folder: Folder, *, environment: Mapping[str, str], interpreter: str, config: Callable[[str], str] = str
+) -> None:
     """Converts the folder; its trials will run with `environment` and `interpreter`. Blocks.
+
+    `config`: text of the config as NNI stored it → as we do.
 
     Atomic, and repeatable after a crash. Raises Conflict while an NNI process uses it, StoreCorrupt if it holds no
     experiment.
@@ -109,6 +115,7 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     for ending in ("", "-wal", "-shm"):
         draft.with_name(draft.name + ending).unlink(missing_ok=True)
     experiment = _read(database, nni_history.read)
+    experiment = replace(experiment, params=config(experiment.params))
     migrate(draft, "experiment")
     with closing(connect(draft)) as connection:
         _write(connection, experiment, str(folder.path), interpreter)

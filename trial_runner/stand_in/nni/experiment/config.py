@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from nni.experiment.config_base import ConfigBase
+
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
     from typing import Any, Dict
@@ -11,36 +13,12 @@ if TYPE_CHECKING:
 _SERVICE = "trial_command trial_code_directory trial_gpu_number nni_manager_ip debug"
 
 
-class ConfigBase:
-    """Fields by name, None where not set. Keywords may be spelled as in Python or as in a file; a name that the class
-    does not have raises AttributeError. An attribute that is set later is passed on whatever its name."""
-
-    _names = ""
-    _defaults: Dict[str, Any] = {}
-
-    def __init__(self, **given: Any) -> None:
-        names = type(self)._names.split()
-        known = {_folded(name): name for name in (*names, *self._defaults)}
-        unknown = [name for name in given if _folded(name) not in known]
-        if unknown:
-            raise AttributeError("{} does not have field(s) {}".format(type(self).__name__, ", ".join(unknown)))
-        self.__dict__.update(dict.fromkeys(names))
-        self.__dict__.update((name, type(value)() if value == [] else value) for name, value in self._defaults.items())
-        self.__dict__.update((known[_folded(name)], value) for name, value in given.items())
-
-    def json(self) -> Dict[str, Any]:
-        """The fields that are set, in the spelling of experiment files."""
-        set_ = ((name, value) for name, value in self.__dict__.items() if value is not None)
-        return {_camel(name): _plain(value) for name, value in set_}
-
-    def __repr__(self) -> str:
-        fields = ", ".join("{}={!r}".format(name, value) for name, value in self.__dict__.items() if value is not None)
-        return "{}({})".format(type(self).__name__, fields)
-
-
-def _section(name: str, text: str, base: type, names: str, **defaults: Any) -> type:
-    """A class of a section. `text`: what it is of; `names`: its fields."""
-    return type(name, (base,), {"__doc__": text, "__module__": __name__, "_names": names, "_defaults": defaults})
+def _section(
+    name: str, text: str, base: type, names: str, *, parts: Any = None, shown: Any = None, **defaults: Any
+) -> type:
+    """A class of a section. `text`: what it is of; `names`: its fields; `shown`: NNI's defaults, which are not sent."""
+    own = {"__doc__": text, "__module__": __name__, "_names": names, "_defaults": defaults, "_parts": parts or {}}
+    return type(name, (base,), {**own, **(shown or {})})
 
 
 class AlgorithmConfig(ConfigBase):
@@ -55,7 +33,10 @@ class AlgorithmConfig(ConfigBase):
 class CustomAlgorithmConfig(AlgorithmConfig):
     """A class of the user's own."""
 
+    code_directory = "."
 
+
+_IMAGE = "msranni/nni:latest"
 #: The names of NNI 2.
 TunerConfig = AssessorConfig = AdvisorConfig = AlgorithmConfig
 
@@ -66,6 +47,7 @@ LocalConfig = _section(
     "This machine.",
     TrainingServiceConfig,
     "use_active_gpu max_trial_number_per_gpu gpu_indices reuse_mode " + _SERVICE,
+    shown={"max_trial_number_per_gpu": 1, "reuse_mode": False},
     platform="local",
 )
 
@@ -77,6 +59,7 @@ RemoteMachineConfig = _section(
         "host port user password ssh_key_file ssh_passphrase use_active_gpu max_trial_number_per_gpu gpu_indices "
         "python_path"
     ),
+    shown={"port": 22, "ssh_key_file": "~/.ssh/id_rsa", "use_active_gpu": False, "max_trial_number_per_gpu": 1},
 )
 
 RemoteConfig = _section(
@@ -84,6 +67,8 @@ RemoteConfig = _section(
     "Machines that are reached over SSH.",
     TrainingServiceConfig,
     "reuse_mode " + _SERVICE,
+    parts={"machine_list": RemoteMachineConfig},
+    shown={"reuse_mode": False},
     platform="remote",
     machine_list=[],
 )
@@ -97,6 +82,7 @@ OpenpaiConfig = _section(
         "local_storage_mount_point container_storage_mount_point reuse_mode openpai_config openpai_config_file "
     )
     + _SERVICE,
+    shown={"docker_image": _IMAGE, "reuse_mode": True},
     platform="openpai",
 )
 
@@ -105,6 +91,7 @@ AmlConfig = _section(
     "Azure Machine Learning.",
     TrainingServiceConfig,
     ("subscription_id resource_group workspace_name compute_target docker_image max_trial_number_per_gpu " + _SERVICE),
+    shown={"docker_image": _IMAGE, "max_trial_number_per_gpu": 1},
     platform="aml",
 )
 
@@ -117,6 +104,7 @@ DlcConfig = _section(
         "access_key_id access_key_secret local_storage_mount_point container_storage_mount_point "
     )
     + _SERVICE,
+    shown={"type": "Worker", "job_type": "TFJob"},
     platform="dlc",
 )
 
@@ -138,6 +126,7 @@ KubeflowRoleConfig = _section(
     "A role of a Kubeflow job.",
     ConfigBase,
     "replicas command gpu_number cpu_number memory_size docker_image code_directory",
+    shown={"gpu_number": 0, "docker_image": _IMAGE},
 )
 
 KubeflowConfig = _section(
@@ -145,6 +134,8 @@ KubeflowConfig = _section(
     "Kubeflow's jobs.",
     TrainingServiceConfig,
     "operator api_version storage worker ps master reuse_mode namespace " + _SERVICE,
+    parts={"storage": K8sStorageConfig, **dict.fromkeys(("worker", "ps", "master"), KubeflowRoleConfig)},
+    shown={"reuse_mode": True, "namespace": "default"},
     platform="kubeflow",
 )
 
@@ -160,6 +151,8 @@ FrameworkControllerRoleConfig = _section(
     "A role of a framework.",
     ConfigBase,
     ("name docker_image task_number command gpu_number cpu_number memory_size framework_attempt_completion_policy"),
+    parts={"framework_attempt_completion_policy": FrameworkAttemptCompletionPolicy},
+    shown={"docker_image": _IMAGE},
 )
 
 FrameworkControllerConfig = _section(
@@ -167,6 +160,8 @@ FrameworkControllerConfig = _section(
     "FrameworkController.",
     TrainingServiceConfig,
     "storage service_account_name reuse_mode namespace " + _SERVICE,
+    parts={"storage": K8sStorageConfig, "task_roles": FrameworkControllerRoleConfig},
+    shown={"reuse_mode": True, "namespace": "default"},
     platform="frameworkcontroller",
     task_roles=[],
 )
@@ -201,6 +196,21 @@ _SERVICES = {
 }
 
 
+def _service(**given: Any) -> Any:
+    """The section of a service; the mapping itself where NNI has no class for the platform."""
+    kind = _SERVICES.get(given.get("platform"))
+    return given if kind is None else kind(**given)
+
+
+def _storage(**given: Any) -> Any:
+    kinds = {kind._defaults["storage_type"]: kind for kind in (NfsConfig, AzureBlobConfig)}
+    kind = kinds.get(given.get("storage_type", given.get("storageType")))
+    return given if kind is None else kind(**given)
+
+
+_ALGORITHMS = ("tuner", "assessor", "advisor")
+
+
 class ExperimentConfig(ConfigBase):
     """An experiment. ``ExperimentConfig("local")`` has empty algorithms and an empty service, to be filled in."""
 
@@ -210,48 +220,76 @@ class ExperimentConfig(ConfigBase):
         "nni_manager_ip use_annotation debug log_level experiment_working_directory tuner_gpu_indices tuner assessor "
         "advisor training_service shared_storage"
     )
+    _parts = {
+        "training_service": _service,
+        "shared_storage": _storage,
+        **dict.fromkeys(_ALGORITHMS, AlgorithmConfig),
+    }
+    experiment_type = "hpo"
+    trial_code_directory: Any = "."
+    experiment_working_directory: Any = "~/nni-experiments"
+    use_annotation = debug = False
 
     def __init__(self, training_service_platform: Any = None, **given: Any) -> None:
         super().__init__(**given)
         #: Where relative paths start.
-        self.__dict__["_directory"] = os.getcwd()
+        self._directory = os.getcwd()
         if training_service_platform is not None:
-            self.training_service = _service(training_service_platform)
-            for name in ("tuner", "assessor", "advisor"):
+            self.training_service = _empty_service(training_service_platform)
+            for name in _ALGORITHMS:
                 if getattr(self, name) is None:
                     setattr(self, name, AlgorithmConfig(class_args={}))
 
+    @classmethod
+    def load(cls, path: Any) -> ExperimentConfig:
+        """The config that a YAML or JSON file holds; relative paths start at its folder."""
+        from nni_manager.config.reading import yaml_reader
+
+        with open(path, encoding="utf-8") as file:
+            fields = yaml_reader.read(file.read(), str(path)).root.value
+        if not isinstance(fields, dict):
+            raise TypeError("{} holds no mapping of fields".format(path))
+        self = cls(**fields)
+        self._directory = os.path.dirname(os.path.abspath(path))
+        return self
+
+    def validate(self) -> None:
+        """Raises ValueError with everything that is wrong."""
+        from json import dumps
+        from pathlib import Path
+
+        from nni_manager.client.caller import resolve_data_directory
+        from nni_manager.config import experiment_file
+        from nni_manager.domain.errors import InvalidInput
+
+        try:
+            text = dumps(self.json())
+            experiment_file.load(text, directory=Path(self._directory), data_directory=resolve_data_directory(None))
+        except InvalidInput as error:
+            raise ValueError(str(error)) from None
+
     def json(self) -> Dict[str, Any]:
-        fields = {name: value for name, value in super().json().items() if name != "Directory"}
-        return {name: value for name, value in fields.items() if name not in _ALGORITHMS or value != {}}
+        return {name: value for name, value in super().json().items() if name not in _ALGORITHMS or value != {}}
 
 
-_ALGORITHMS = ("tuner", "assessor", "advisor")
-
-
-def _service(platform: Any) -> Any:
+def _empty_service(platform: Any) -> Any:
     if isinstance(platform, list):
-        return [_service(one) for one in platform]
+        return [_empty_service(one) for one in platform]
     if platform in _SERVICES:
         return _SERVICES[platform]()
+    _require_known(platform)
     return TrainingServiceConfig(platform=platform)
 
 
-def _folded(name: str) -> str:
-    return name.replace("_", "").lower()
+def _require_known(platform: Any) -> None:
+    """Raises ValueError for a platform that nni-manager does not have."""
+    from nni_manager.domain.errors import InvalidInput
+    from nni_manager.platform_kit import registry
 
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, ConfigBase):
-        return value.json()
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return os.fspath(value) if hasattr(value, "__fspath__") else value
+    try:
+        registry.find(str(platform))
+    except InvalidInput as error:
+        raise ValueError("Bad training service platform: {} ({})".format(platform, error)) from None
 
 
 __all__ = [name for name in dir() if isinstance(globals()[name], type)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import time
 from enum import Enum
 
@@ -36,6 +37,10 @@ class Experiment:
     def __init__(self, config_or_platform: Any = None, id: str | None = None) -> None:
         is_config = config_or_platform is None or isinstance(config_or_platform, ExperimentConfig)
         self.config = config_or_platform if is_config else ExperimentConfig(config_or_platform)
+        if id is not None and not re.match(r"[A-Za-z0-9_-]{1,32}\Z", id):
+            raise ValueError(
+                "Invalid experiment ID: {}. It has at most 32 letters, digits, hyphens and underscores".format(id)
+            )
         self.id = id or os.urandom(4).hex()
         self.port: int | None = None
         self.url_prefix: str | None = None
@@ -54,11 +59,18 @@ class Experiment:
         it; otherwise `stop` does, or the end of the program."""
         return self._going(lambda: self.start(port, debug), wait_completion)
 
-    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
-        """Goes on with the stopped experiment `id`; otherwise as `run`."""
-        return self._going(lambda: self._resume(port), wait_completion)
+    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> Experiment | bool | None:
+        """Goes on with the stopped experiment `id`; otherwise as `run`.
 
-    def run_or_resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
+        ``Experiment.resume("ID")`` does as well, as in NNI 2, and returns the experiment if it is not waited for.
+        """
+        it = _of(self)
+        ended = it._going(lambda: it._resume(port), wait_completion)
+        return it if it is not self and not wait_completion else ended
+
+    def run_or_resume(
+        self, port: int = 8080, wait_completion: bool = True, debug: bool = False
+    ) -> Experiment | bool | None:
         """`resume` where the experiment exists, else `run`."""
         return (self.resume if self.has_checkpoint() else self.run)(port, wait_completion, debug)
 
@@ -72,17 +84,19 @@ class Experiment:
             return False
 
     def view(self, port: int = 8080, non_blocking: bool = False) -> Experiment:
-        """Opens the stopped experiment `id` for reading; blocks until Ctrl-C, unless `non_blocking`."""
-        manager = _nni_manager().Experiment.view(self.id, port=port, url_prefix=self.url_prefix or "")
-        self._begun(manager, port, RunMode.Detach)
+        """Opens the stopped experiment `id` for reading; blocks until Ctrl-C, unless `non_blocking`. Also
+        ``Experiment.view("ID")``."""
+        it = _of(self)
+        manager = _nni_manager().Experiment.view(it.id, port=port, url_prefix=it.url_prefix or "")
+        it._begun(manager, port, RunMode.Detach)
         if not non_blocking:
             try:
-                self._wait_completion()
+                it._wait_completion()
             except KeyboardInterrupt:
                 pass
             finally:
-                self.stop()
-        return self
+                it.stop()
+        return it
 
     def stop(self) -> None:
         """Stops the experiment; returns when its trials have ended."""
@@ -211,6 +225,11 @@ class Experiment:
         if answer.status >= 300:
             raise RuntimeError("{} {}: {}".format(method, path, content.decode("utf-8", "replace")))
         return content
+
+
+def _of(given: Any) -> Experiment:
+    """The experiment of an id, as of a method that is called on the class with it."""
+    return Experiment(None, id=given) if isinstance(given, str) else given
 
 
 def _nni_manager() -> Any:
