@@ -1,6 +1,7 @@
 """The experiment manager: one daemon that owns hyper-parameter experiments.
 
-From a program: `Experiment`, `AsyncExperiment`, `optimize`, `ExperimentFailed`; `__init__.pyi` has their types.
+From a program: `Experiment`, `AsyncExperiment`, `optimize`, and the errors `ExperimentFailed`, `ConfigInvalid` and
+`Conflict`; `__init__.pyi` has their types.
 
 Read in this order: `domain` (the words), `config` (text → experiment), `store` (where state lives), `scheduler` (the
 heart), `platform_kit` (what a training service is), `machines`, `shared_storage`, `code_archive`, `kubernetes` and
@@ -16,6 +17,8 @@ __version__ = VERSION
 #: What programs use, by the module that has it.
 _MODULES = {
     "AsyncExperiment": "nni_manager.programs.asynchronous",
+    "ConfigInvalid": "nni_manager.domain.errors",
+    "Conflict": "nni_manager.domain.errors",
     "Experiment": "nni_manager.programs.experiment",
     "ExperimentFailed": "nni_manager.programs.waiting",
     "optimize": "nni_manager.programs.optimize",

@@ -17,7 +17,7 @@ from nni_manager.domain.metrics import OptimizeModeName
 
 
 class Medianstop(Assessor):
-    """`start_step`: number of first steps at which no trial is stopped."""
+    """`start_step`: the first step at which a trial is judged."""
 
     def __init__(self, *, optimize_mode: OptimizeModeName = "maximize", start_step: Annotated[int, Ge(0)] = 0) -> None:
         #: Factor that makes smaller values better.

@@ -152,7 +152,7 @@ class Unreachable(NniManagerError):
 
 
 class NobodyListens(Unreachable):
-    """There is no daemon at the address, so nothing was sent."""
+    """No daemon listens at the address, so nothing was sent."""
 
 
 class AccessRefused(NniManagerError):

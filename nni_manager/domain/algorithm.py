@@ -48,6 +48,8 @@ class Algorithm:
     needs_objectives: bool = False
     #: Whether its search space is not one of NNI's dimensions, and it alone can judge it.
     has_own_space: bool = False
+    #: Parameters that its trials have beside those of the search space.
+    beside: tuple[str, ...] = ()
     #: Keys of `classArgs` without a default, and what may be written.
     required: Mapping[str, str] = field(default_factory=dict, hash=False)
     #: Whether the algorithm is part of this package; one of another package checks its arguments itself.

@@ -6,6 +6,7 @@
     │   └── BadDimension        one dimension of a search space
     ├── NotFound                no such experiment, trial or file
     ├── Conflict                exists, but its state does not allow this
+    │   ├── Ending              the daemon is ending; the next one takes it
     │   └── AttemptDecided      an attempt that is fenced off still reports
     ├── VersionRefused          a trial runner whose version does not fit
     ├── TooBusy                 more comes in than can be stored; again in a moment

@@ -8,12 +8,12 @@ gets another list.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
+from nni_manager.tuners.same_parameters import text_of
 
 
 class Batch(Tuner):
@@ -30,7 +30,7 @@ class Batch(Tuner):
         self._own: set[int] = set()
 
     def update_search_space(self, search_space: object) -> None:
-        listed = _sets(search_space)
+        listed = sets(search_space)
         known = self._known.copy()
         self._left = [one for one in listed if not _take(known, one)]
 
@@ -39,7 +39,7 @@ class Batch(Tuner):
             raise NoMoreProposals(permanently=True)
         parameters = self._left.pop(0)
         self._own.add(parameter_id)
-        self._known[_text(parameters)] += 1
+        self._known[text_of(parameters)] += 1
         return parameters
 
     def learn(self, result: Result) -> None:
@@ -62,14 +62,14 @@ class Batch(Tuner):
             return
         if parameter_id is not None:
             self._own.add(parameter_id)
-        text = _text(parameters)
+        text = text_of(parameters)
         self._known[text] += 1
-        found = next((place for place, one in enumerate(self._left) if _text(one) == text), None)
+        found = next((place for place, one in enumerate(self._left) if text_of(one) == text), None)
         if found is not None:
             del self._left[found]
 
 
-def _sets(search_space: object) -> list[object]:
+def sets(search_space: object) -> list[object]:
     """The listed sets. Raises InvalidInput."""
     entries = list(search_space.values()) if isinstance(search_space, Mapping) else []
     if len(entries) == 1 and isinstance(entries[0], Mapping) and entries[0].get("_type") == "choice":
@@ -84,10 +84,6 @@ def _sets(search_space: object) -> list[object]:
 
 def _take(known: Counter[str], parameters: object) -> bool:
     """Whether these parameters are known once more; that once is used up."""
-    text = _text(parameters)
+    text = text_of(parameters)
     known[text] -= 1
     return known[text] >= 0
-
-
-def _text(parameters: object) -> str:
-    return json.dumps(parameters, sort_keys=True)

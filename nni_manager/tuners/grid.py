@@ -8,13 +8,13 @@ the recorded trials.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 
 from nni_manager.domain.space.dimension import Real
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
+from nni_manager.tuners.same_parameters import text_of
 
 #: Finer than this, floating-point numbers no longer differ.
 _LEVELS = 50
@@ -53,11 +53,16 @@ class GridSearch(Tuner):
 
     def _is_new(self, parameters: object) -> bool:
         """Whether these parameters are new; remembers them."""
-        text = json.dumps(parameters, sort_keys=True)
+        text = text_of(parameters)
         if text in self._seen:
             return False
         self._seen.add(text)
         return True
+
+
+def number_of_points(space: SearchSpace) -> float:
+    """How many unlike parameters there are; infinite where a dimension has no end of values."""
+    return math.inf if any(place.dimension.size is None for place in space.places) else _Grid(space).count(())
 
 
 def combinations(space: SearchSpace) -> Iterator[dict[str, object]]:

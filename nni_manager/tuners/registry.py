@@ -56,8 +56,8 @@ CATALOGUE = Catalogue(
         Algorithm(name="CmaEs", location="nni_manager.tuners.cma_es:CmaEs"),
         Algorithm(name="GPTuner", location="nni_manager.tuners.models.gp:GPTuner", aliases=("GP",)),
         Algorithm(name="SMAC", location="nni_manager.tuners.models.smac:SMAC"),
-        Algorithm(name="Hyperband", location="nni_manager.tuners.hyperband:Hyperband"),
-        Algorithm(name="BOHB", location="nni_manager.tuners.bohb:BOHB"),
+        Algorithm(name="Hyperband", location="nni_manager.tuners.hyperband:Hyperband", beside=("TRIAL_BUDGET",)),
+        Algorithm(name="BOHB", location="nni_manager.tuners.bohb:BOHB", beside=("TRIAL_BUDGET",)),
     ),
     of_nni=(
         NniAlgorithm(

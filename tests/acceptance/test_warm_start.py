@@ -72,6 +72,39 @@ def test_results_that_do_not_fit_are_counted_and_left_out(line: CommandLine, fir
     assert warning["message"].startswith("warmStart: ")
 
 
+#: Reports two objectives, whatever its parameters.
+REPORT_TWO = """echo '{"type": "final", "value": {"f": 1, "g": 2}}' >> "$NNI_OUTBOX" """
+REPORT_ONE = """echo '{"type": "final", "value": 1}' >> "$NNI_OUTBOX" """
+WAYS: dict[str, dict[str, Any]] = {
+    "objectives": {
+        "trialCommand": REPORT_TWO,
+        "tuner": {"name": "TPE"},
+        "objectives": {"f": "minimize", "g": "minimize"},
+    },
+    "BOHB": {"tuner": {"name": "BOHB", "classArgs": {"optimize_mode": "minimize", "min_budget": 1, "max_budget": 3}}},
+    "Batch": {
+        "tuner": {"name": "Batch"},
+        "searchSpace": {"sets": {"_type": "choice", "_value": [{"x": 0.0}, {"x": 1.0}, {"x": 2.5}]}},
+    },
+    "GridSearch": {"tuner": {"name": "GridSearch"}, "searchSpace": {"x": {"_type": "quniform", "_value": [0, 5, 1]}}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_tuner_is_told_what_the_same_tuner_found(line: CommandLine, way: str) -> None:
+    ask = {"trialCommand": REPORT_ONE, "searchSpace": uniform(0, 1), "maxTrialNumber": 2, **WAYS[way]}
+    before = line.create(**ask)
+    line.daemon.wait(before, "DONE")
+    after = line.create(**ask | {"maxTrialNumber": 1}, warmStart=[before])
+    line.daemon.wait(after, "DONE")
+    shown = json.loads(line.good("experiment", "show", after, "--json"))
+    assert [one["message"] for one in shown["warnings"] if one["code"] == "WARM_START"] == []
+    if way in ("Batch", "GridSearch"):  # which repeat nothing
+        had = [trial["parameters"] for trial in json.loads(line.good("trial", "ls", before, "--json"))]
+        (new,) = json.loads(line.good("trial", "ls", after, "--json"))
+        assert new["parameters"] not in had
+
+
 def test_an_experiment_that_does_not_exist_is_refused(line: CommandLine) -> None:
     file = line.config(trialCommand=REPORT_X, searchSpace=uniform(0, 1), warmStart=["nowhere1"])
     code, sentence = line.bad("create", "--config", file)

@@ -91,7 +91,34 @@ def test_a_finite_space_is_proposed_once_each_and_then_again(at_once: int) -> No
     for number in range(14):
         proposed.append(json.dumps(tuner.propose(number)))
         tuner.learn(result(number, json.loads(proposed[-1]), float(number % 5)))
-    assert len(set(proposed[:12])) == 12 if at_once == 1 else len(set(proposed[:9])) == 9
+    assert len(set(proposed[:12])) == 12 and set(proposed[12:]) <= set(proposed[:12])
+
+
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_every_branch_of_a_nested_space_is_proposed_once(at_once: int) -> None:
+    branches = [
+        {"_name": "tree", "depth": dimension("randint", 0, 3), "leaves": dimension("choice", 1, 2, 3, 4)},
+        {"_name": "near", "k": dimension("randint", 1, 9)},
+        {"_name": "linear"},
+        {"_name": "naive"},
+    ]
+    tuner, proposed = new({"model": dimension("choice", *branches)}, at_once=at_once), []
+    for number in range(22):
+        proposed.append(json.dumps(tuner.propose(number)))
+        tuner.learn(result(number, json.loads(proposed[-1]), float(number**3 % 7)))
+    assert len(set(proposed)) == 22
+
+
+def test_a_long_list_is_proposed_once_though_many_run() -> None:
+    tuner, running = new({"x": dimension("randint", 0, 300)}, at_once=60), []
+    for number in range(300):
+        running.append((number, tuner.propose(number)))
+        if len(running) == 60:
+            ended, parameters = running.pop(0)
+            tuner.learn(result(ended, parameters, abs(float(parameters["x"]) - 37)))
+    assert tuner.state() and len(tuner.ended) == 241
+    tried = [units["x",] for units, _ in tuner.ended] + [units["x",] for units in tuner.running]
+    assert len(set(tried)) == 300
 
 
 def test_trials_that_run_are_kept_apart() -> None:

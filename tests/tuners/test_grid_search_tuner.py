@@ -35,6 +35,14 @@ def new(space: Space) -> GridSearch:
     return tuner
 
 
+def test_whole_numbers_are_known_whatever_their_spelling() -> None:
+    """JSON of JavaScript, and imports as they are stored, have 1 for 1.0."""
+    tuner = new({"x": dimension("quniform", 0, 3, 1), "y": dimension("choice", True, 1)})
+    tuner.import_data([{"parameter": {"x": 0, "y": True}, "value": 1}, {"parameter": {"x": 1, "y": 1.0}, "value": 1}])
+    found = everything(tuner)
+    assert len(found) == 6 and {"x": 0.0, "y": True} not in [one for one in found if one["y"] is True]
+
+
 def everything(tuner: GridSearch, first: int = 0) -> list[dict[str, object]]:
     batch = tuner.propose_many(range(first, 10_000))
     assert batch.exhausted

@@ -26,6 +26,15 @@ SMALL = {"cold_start_num": 4, "selection_num_warm_up": 200, "selection_num_start
 PLANE: dict[str, Any] = {"x": dimension("uniform", 0, 1), "y": dimension("uniform", 0, 1)}
 
 
+def test_smac_takes_results_of_any_size() -> None:
+    tuner = SMAC(seed=3, optimize_mode="minimize")
+    tuner.update_search_space(PLANE)
+    for number in range(14):
+        parameters: Any = tuner.propose(number)
+        tuner.learn(result(number, parameters, (4 * parameters["x"] - 1) * 5e307))
+    assert set(tuner.propose(99)) == {"x", "y"}  # type: ignore[call-overload]
+
+
 #: To a model every type is a number from 0 to 1, by code that all tuners share; `test_every_space` has all types.
 MODELLED = {name: SPACES[name] for name in ("mixed", "nested", "choice", "qlognormal")}
 

@@ -16,6 +16,8 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial_status import TrialStatus
 
+#: The parameter in which Hyperband and BOHB tell a trial its budget.
+_BUDGET = "TRIAL_BUDGET"
 #: Bytes of JSON per request; the API's limit is 8 MB.
 _BATCH_BYTES = 4_000_000
 
@@ -90,7 +92,8 @@ def _is_finite(value: object) -> bool:
 def _unknown_parameters(entries: Sequence[Mapping[str, Any]], search_space: object) -> Iterator[str]:
     """The warning, if any, that entries have parameters outside the search space, which a tuner cannot use."""
     known = search_space if isinstance(search_space, dict) else {}
-    unknown = {name: None for entry in entries for name in entry["parameter"] if known and name not in known}
+    names = (*known, _BUDGET)
+    unknown = {name: None for entry in entries for name in entry["parameter"] if known and name not in names}
     if unknown:
         yield f"the search space has no {', '.join(unknown)}; it has {', '.join(known)}"
 

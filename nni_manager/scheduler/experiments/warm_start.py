@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec
 from nni_manager.domain.metrics import default_number
+from nni_manager.domain.objectives import Goals
 from nni_manager.domain.space import search_space
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.experiment import history
+from nni_manager.tuners import batch
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
+from nni_manager.tuners.same_parameters import text_of
 
 Entry = Mapping[str, object]
 
@@ -57,8 +60,25 @@ def _judge(spec: ExperimentSpec) -> Callable[[Entry], bool]:
     """Whether the tuner can use a result. The search space of a user's tuner may be anything, so it gets all."""
     if spec.tuner.name not in TUNERS.names:
         return _is_storable
+    is_inside, goals = _search_space(spec), Goals.of(spec.tuner.objectives, spec.tuner.constraints)
+    is_usable = _is_finite if not goals.objectives else lambda value: goals.judge(value) is not None
+    return lambda entry: is_inside(entry["parameter"]) and is_usable(entry["value"]) and _is_storable(entry)
+
+
+def _search_space(spec: ExperimentSpec) -> Callable[[object], bool]:
+    """Whether parameters lie in the search space, as the tuner reads it."""
+    tuner = TUNERS.find(spec.tuner.name)
+    if tuner.has_own_space:
+        listed = {text_of(one) for one in batch.sets(spec.search_space)}
+        return lambda parameters: text_of(parameters) in listed
     space = search_space.parse(spec.search_space)
-    return lambda entry: space.contains(entry["parameter"]) and _is_finite(entry["value"]) and _is_storable(entry)
+    return lambda parameters: space.contains(_without(parameters, tuner.beside))
+
+
+def _without(parameters: object, names: Collection[str]) -> object:
+    if not names or not isinstance(parameters, Mapping):
+        return parameters
+    return {name: value for name, value in parameters.items() if name not in names}
 
 
 def _is_finite(value: object) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from nni_manager.domain.space.dimension import Choice as ChoiceDimension
 from nni_manager.domain.space.search_space import SearchSpace
+from nni_manager.tuners.grid import number_of_points
 
 #: Results up to which the model is used: with more, one proposal takes longer than trials may last.
 _MODEL_RESULTS = 200
@@ -41,7 +41,7 @@ def choose(space: SearchSpace, trials: int | None, concurrency: int) -> Choice:
         start=start,
         model_until=until,
         sentence=_sentence(space, trials, concurrency, start, until),
-        points=_points(space),
+        points=number_of_points(space),
     )
 
 
@@ -67,8 +67,3 @@ def _described(space: SearchSpace) -> str:
 def _width(space: SearchSpace) -> int:
     sizes = (place.dimension.size if isinstance(place.dimension, ChoiceDimension) else 1 for place in space.places)
     return sum(size for size in sizes if size is not None)
-
-
-def _points(space: SearchSpace) -> float:
-    sizes = [place.dimension.size for place in space.places]
-    return math.inf if None in sizes else math.prod(size for size in sizes if size is not None)

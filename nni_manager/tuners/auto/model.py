@@ -57,7 +57,7 @@ class Model:
         def score(candidates: Array) -> Array:
             improvement = acquisition.log_expected_improvement(*process.predict(lattice.features(candidates)), best)
             repeated = np.array([row.tobytes() in seen for row in candidates])
-            return np.where(repeated, improvement - 1e6, improvement)
+            return np.where(repeated, -np.inf, improvement)
 
         if generator.random() < _NEAR:
             return acquisition.near(lattice, elites, score, generator, len(rows))

@@ -11,8 +11,9 @@ on as if nothing had happened. numpy is imported with the first proposal of the 
 from __future__ import annotations
 
 import logging
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge
@@ -20,6 +21,7 @@ from annotated_types import Ge
 from nni_manager.domain.metrics import OptimizeModeName
 from nni_manager.tuners.auto import choice, start, steps
 from nni_manager.tuners.auto.choice import Choice
+from nni_manager.tuners.grid import combinations
 from nni_manager.tuners.learning import LearningTuner, Units
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ class Auto(LearningTuner):
         #: What has ended, of the first so many of `ended`.
         self._seen: set[tuple[float, ...]] = set()
         self._counted = 0
+        #: What runs while a proposal is made.
+        self._at_work: set[tuple[float, ...]] = set()
+        #: Points of a finite space, from which one is taken that is not known yet when no other way finds one.
+        self._rest: Iterator[dict[str, object]] = iter(())
 
     def expect(self, *, trials: int | None, concurrency: int) -> None:
         self._trials, self._concurrency = trials, concurrency
@@ -52,14 +58,21 @@ class Auto(LearningTuner):
     def forget(self) -> None:
         self._choice, self._model = None, None
         self._seen, self._counted = set(), 0
+        self._rest = combinations(self.space)
 
     def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
         chosen = self._chosen()
         if not self.space.places:
             return {}
+        parameters = self._suggested(chosen, parameter_id, source)
+        if chosen.points < math.inf and self._is_known(parameters):
+            return next((one for one in self._rest if not self._is_known(one)), parameters)
+        return parameters
+
+    def _suggested(self, chosen: Choice, parameter_id: int, source: random.Random) -> dict[str, object]:
+        self._count_seen()
         if self._starts(chosen.start):
             return self._first_new(lambda attempt: self._start(parameter_id, attempt, source), source)
-        self._count_seen()
         if len(self.ended) + len(self.running) < chosen.model_until and len(self._seen) < chosen.points:
             return self.parameters(self._of_model(source), source)
         return self._first_new(lambda attempt: steps.step(self.space, self.ranked, source), source)
@@ -92,19 +105,22 @@ class Auto(LearningTuner):
 
     def _first_new(self, draw: Callable[[int], Units], source: random.Random) -> dict[str, object]:
         """The first of several drawn that was not proposed before, if there is one."""
-        self._count_seen()
-        running = {self._identity(units) for units in self.running}
         for attempt in range(_TRIES):
             parameters = self.parameters(draw(attempt), source)
-            identity = self._identity(self.units(parameters) or {})
-            if identity not in self._seen and identity not in running:
+            if not self._is_known(parameters):
                 break
         return parameters
+
+    def _is_known(self, parameters: dict[str, object]) -> bool:
+        """Whether a trial has had these parameters, or has them now."""
+        identity = self._identity(self.units(parameters) or {})
+        return identity in self._seen or identity in self._at_work
 
     def _count_seen(self) -> None:
         for units, _ in self.ended[self._counted :]:
             self._seen.add(self._identity(units))
         self._counted = len(self.ended)
+        self._at_work = {self._identity(units) for units in self.running}
 
     def _identity(self, units: Units) -> tuple[float, ...]:
         return tuple(units.get(place.key, -1.0) for place in self.space.places)

@@ -92,5 +92,6 @@ def _logarithmic(losses: Array) -> Array:
     """Losses on a logarithmic scale from the least one, so that good ones lie apart."""
     import numpy
 
-    least, spread = losses.min(), numpy.ptp(losses)
-    return numpy.log((losses - least) / spread + 0.05) if spread > 0 else losses
+    halved = losses / 2  # so that the largest numbers have a difference
+    least, spread = halved.min(), numpy.ptp(halved)
+    return numpy.log((halved - least) / spread + 0.05) if spread > 0 else losses
