@@ -61,4 +61,5 @@ def test_brackets_of_bohb_go_on_where_they_were(daemon: Daemon, code: Path) -> N
     assert budgets(trials)[:9] == [1] * 9 and found[3] >= 8 and found[9] >= 4
     twice = Counter(trial["parameters"]["x"] for trial in trials)
     good = sorted(trial["parameters"]["x"] for trial in trials[:9] if trial["status"] == "SUCCEEDED")
-    assert all(twice[x] > 1 for x in good[:3]), "the best three of the first round went on"
+    told = [(one["sequenceId"], one["status"], one["parameters"], one["attempt"], one["endedMs"]) for one in trials]
+    assert all(twice[x] > 1 for x in good[:3]), f"the best three of the first round went on: {told}"

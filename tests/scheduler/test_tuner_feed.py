@@ -119,6 +119,22 @@ async def test_history_is_sent_once_per_process(monkeypatch: Patch, path: Path) 
         assert [item["end_order"] for item in at.script.of("learn")[0]["results"]] == [3]
 
 
+async def test_a_trial_that_ended_while_the_tuner_was_away_is_known_before_its_result(
+    monkeypatch: Patch, path: Path
+) -> None:
+    """Else a tuner that counts its trials, as brackets do, would not know whose result it is."""
+    end_trial(path, "aaaaa", 0)
+    end_trial(path, "bbbbb", 1)  # its result is not handed over yet
+    async with feeding(monkeypatch, path, spec(), told=1) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        (start,) = at.script.of("start")
+        assert [item["trial_id"] for item in start["history"]] == ["aaaaa"]
+        assert [item["trial_id"] for item in start["unfinished"]] == ["bbbbb"]
+        at.feed.tell([result(2, "bbbbb")])
+        await at.until(lambda: at.script.of("learn"))
+
+
 async def test_results_come_before_the_next_proposal(monkeypatch: Patch, path: Path) -> None:
     async with feeding(monkeypatch, path, spec()) as at:
         at.feed.want(1)

@@ -213,7 +213,7 @@ def test_history_is_in_end_order(connection: sqlite3.Connection) -> None:
     assert [item["trial_id"] for item in history.ended(connection, after=1, intermediates=False)] == ["aaaaa"]
     assert [item["trial_id"] for item in history.ended(connection, after=0, until=1, intermediates=False)] == ["bbbbb"]
     assert history.ended(connection, after=0, intermediates=False)[0]["intermediates"] == []
-    assert [item["trial_id"] for item in history.unfinished(connection)] == ["ccccc"]
+    assert [item["trial_id"] for item in history.unfinished(connection, until=9)] == ["ccccc"]
 
 
 def test_reopened_trials_are_unfinished(connection: sqlite3.Connection) -> None:
@@ -221,7 +221,7 @@ def test_reopened_trials_are_unfinished(connection: sqlite3.Connection) -> None:
     stop(connection, "aaaaa")
     trials.reopen_stopped(connection)
     assert history.ended(connection, after=0, intermediates=False) == []
-    assert [item["source"] for item in history.unfinished(connection)] == ["resumed"]
+    assert [item["source"] for item in history.unfinished(connection, until=9)] == ["resumed"]
 
 
 def test_imports_come_back_one_by_one(connection: sqlite3.Connection) -> None:

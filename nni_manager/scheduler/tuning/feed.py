@@ -197,14 +197,15 @@ class TunerFeed:
             self._work.set()
 
     async def _start_tuner(self) -> None:
-        """Starts a process with the history. Results that end or are imported after reading it are sent later."""
+        """Starts a process with the history up to the results that were handed over. Later ones are sent as results,
+        so their trials are unfinished until then: a tuner knows a trial before its result."""
         await self._tuner.start(self.spec)
         assessed, until = self.spec.assessor is not None, self.reported  # an advisor gets those of running trials
         self._changes.clear()  # later changes may be missing from the history
         past, open_trials, imported = await self._database.read(
             lambda c: (
                 history.ended(c, after=0, until=until, intermediates=assessed),
-                history.unfinished(c),
+                history.unfinished(c, until=until),
                 history.imported(c),
             )
         )
@@ -224,7 +225,7 @@ class TunerFeed:
             unfinished=open_trials,
             imported=list(map(imported_results.parsed, imported)),
         )
-        self._note_start(started, open_trials)
+        self._note_start(started, [trial for trial in open_trials if trial["end_order"] is None])
 
     def _note_start(self, started: Item, open_trials: Sequence[Item]) -> None:
         """`started`: the answer of a process that has seen no intermediate results; these of open trials are to be

@@ -22,9 +22,12 @@ def ended(connection: sqlite3.Connection, *, after: int, until: int | None = Non
     return [_item(connection, row, intermediates) for row in rows]
 
 
-def unfinished(connection: sqlite3.Connection) -> list[Item]:
-    """Open trials in the order they were made."""
-    rows = connection.execute(f"SELECT {_ITEM} FROM trials WHERE end_order IS NULL ORDER BY sequence_id").fetchall()
+def unfinished(connection: sqlite3.Connection, *, until: int) -> list[Item]:
+    """Trials that had not ended by the end order `until`, in the order they were made; those that have ended since have
+    their ``end_order``."""
+    rows = connection.execute(
+        f"SELECT {_ITEM} FROM trials WHERE end_order IS NULL OR end_order > ? ORDER BY sequence_id", (until,)
+    ).fetchall()
     return [_item(connection, row, False) for row in rows]
 
 
