@@ -103,8 +103,11 @@ def test_nni_answers_have_the_fields_that_clients_read(shared: Daemon) -> None:
     shared.wait(id_, "DONE")
     with nni(shared, id_) as client:
         client.post("trial-jobs", json={"x": 0.125})  # refused: the limit is reached
+        concurrency = "experiment?update_type=TRIAL_CONCURRENCY"
+        client.put(concurrency, json={"params": {"trialConcurrency": 0}})  # the tuner would be faster
         client.put("experiment?update_type=MAX_TRIAL_NUM", json={"params": {"maxTrialNumber": 4}})
         client.post("trial-jobs", json={"x": 0.125})
+        client.put(concurrency, json={"params": {"trialConcurrency": 2}})
         shared.wait_for(id_, lambda state: state["status"] == "DONE" and state["counts"].get("SUCCEEDED") == 3)
         found = {path: client.get(path).json() for path in READS}
         version = client.get("version").text
