@@ -75,6 +75,9 @@ class InProcessMachine(SshMachine):
         self.refused_logins = 0
         #: It refuses everybody, as one that is starting does.
         self.is_locked = False
+        #: Keys of its host beside the first one, and a certificate of that.
+        self.more_host_keys: list[asyncssh.SSHKey] = []
+        self.host_certificate: asyncssh.SSHCertificate | None = None
         #: What its server calls itself.
         self.server = ""
         self._connections: set[asyncssh.SSHServerConnection] = set()
@@ -90,7 +93,7 @@ class InProcessMachine(SshMachine):
         self._acceptor = await asyncssh.listen(
             sock=self._listening,
             server_factory=lambda: _Server(self),
-            server_host_keys=[self.host_key],
+            server_host_keys=[(self.host_key, self.host_certificate), *self.more_host_keys],
             process_factory=self._serve,
             encoding=None,
             allow_scp=False,
