@@ -74,12 +74,8 @@ class KnownHosts:
     alias: str = ""
 
     @classmethod
-    def of(cls, host: str, user: str = "", port: int | None = None) -> KnownHosts:
-        """The files of a host. Raises asyncssh.ConfigParseError."""
-        given = {"username": user} if user else {}
-        options = asyncssh.SSHClientConnectionOptions(
-            config=(), host=host, client_keys=None, agent_path=None, **given, **({"port": port} if port else {})
-        )
+    def of(cls, host: str, options: asyncssh.SSHClientConnectionOptions) -> KnownHosts:
+        """The files of a host. `options`: what `~/.ssh/config` makes of it."""
         values = {
             "d": os.path.expanduser("~"),
             "h": options.host,

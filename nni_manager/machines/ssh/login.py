@@ -18,8 +18,9 @@ import asyncssh
 from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential, Entry
 from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.host_keys import HostKeyJudge
-from nni_manager.machines.ssh.known_hosts import HostKey, KnownHosts
-from nni_manager.machines.ssh.login_faults import CONNECT_S, login_fault
+from nni_manager.machines.ssh.known_hosts import HostKey
+from nni_manager.machines.ssh.login_faults import CONNECT_S, HostLogin, login_fault
+from nni_manager.machines.ssh.user_config import UserConfig
 
 #: A machine that answers nothing for 20 seconds is not there any more.
 _KEEPALIVE_S = 5.0
@@ -82,34 +83,29 @@ async def _connect(
 ) -> asyncssh.SSHClientConnection:
     """A connection to a host, logged in to. Raises MachineFault."""
     judge = HostKeyJudge(host, port, credential.host_key)
+    login = HostLogin(host=host, port=port, user=user, credential=credential, judge=judge)
     try:
         # a limit of asyncssh's own would lose a cancellation that comes in the moment of the login
         async with asyncio.timeout(CONNECT_S):
-            judge.known = await asyncio.to_thread(KnownHosts.of, host, user, port if port != DEFAULT_PORT else None)
-            connection = await _verified(host, port, user, tunnel, credential, judge)
+            config = await asyncio.to_thread(UserConfig.read, host, user, port if port != DEFAULT_PORT else None)
+            judge.known, login.key_files = config.known_hosts, config.key_files
+            connection = await _verified(login, tunnel)
     except (asyncssh.Error, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as error:
-        raise MachineFault(login_fault(error, host, port, user, credential, judge)) from error
+        raise MachineFault(login_fault(error, login)) from error
     if tunnel is not None:
         connection.set_tunnel(tunnel)
     return connection
 
 
-async def _verified(
-    host: str,
-    port: int,
-    user: str,
-    tunnel: asyncssh.SSHClientConnection | None,
-    credential: Credential,
-    judge: HostKeyJudge,
-) -> asyncssh.SSHClientConnection:
+async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | None) -> asyncssh.SSHClientConnection:
     """A connection to a host, each of whose keys may be the right one. Raises as `asyncssh.connect` does."""
     refusal: asyncssh.HostKeyNotVerifiable | None = None
     while True:
         try:
-            return await asyncssh.connect(host, tunnel=tunnel or (), **_options(port, user, credential, judge))
+            return await asyncssh.connect(login.host, tunnel=tunnel or (), **_options(login))
         except asyncssh.HostKeyNotVerifiable as error:
             refusal = error
-            if not judge.asks_for_another(error.reason):
+            if not login.judge.asks_for_another(error.reason):
                 raise
         except asyncssh.KeyExchangeFailed:
             if refusal is None:
@@ -117,18 +113,8 @@ async def _verified(
             raise refusal from None  # it has no other key
 
 
-def _options(port: int, user: str, credential: Credential, judge: HostKeyJudge) -> dict[str, Any]:
-    own: dict[str, Any] = {}
-    if user:
-        own["username"] = user
-    if port != DEFAULT_PORT:  # `Port` of ~/.ssh/config wins over a default
-        own["port"] = port
-    if credential.password is not None:
-        own.update(password=credential.password, client_keys=None, agent_path=None, public_key_auth=False)
-    elif credential.key_file is not None:
-        own.update(client_keys=[credential.key_file], passphrase=credential.passphrase)
-    elif credential.passphrase is not None:
-        own["passphrase"] = credential.passphrase
+def _options(login: HostLogin) -> dict[str, Any]:
+    own, judge = _own_options(login), login.judge
     if judge.algorithms:
         own["server_host_key_algs"] = judge.algorithms
     return {
@@ -145,6 +131,26 @@ def _options(port: int, user: str, credential: Credential, judge: HostKeyJudge) 
         "env": None,
         **own,
     }
+
+
+def _own_options(login: HostLogin) -> dict[str, Any]:
+    """User, port and credential, where the entry of the machine has them."""
+    own: dict[str, Any] = {}
+    credential = login.credential
+    if login.user:
+        own["username"] = login.user
+    if login.port != DEFAULT_PORT:  # `Port` of ~/.ssh/config wins over a default
+        own["port"] = login.port
+    if credential.password is not None:
+        own.update(password=credential.password, client_keys=None, agent_path=None, public_key_auth=False)
+        return own
+    if credential.passphrase is not None:
+        own["passphrase"] = credential.passphrase
+    if credential.key_file is not None:
+        own["client_keys"] = [credential.key_file]
+    elif login.key_files is not None:
+        own.update(login.key_files.options())
+    return own
 
 
 class _Client(asyncssh.SSHClient):

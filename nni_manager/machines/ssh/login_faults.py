@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass, field
 
 import asyncssh
 
 from nni_manager.machines.ssh.address import Credential
 from nni_manager.machines.ssh.faults import Fault
 from nni_manager.machines.ssh.host_keys import HostKeyJudge
+from nni_manager.machines.ssh.user_config import KeyFiles
 
 #: Seconds until one is logged in, from the first packet on.
 CONNECT_S = 10.0
 
 
-def login_fault(
-    error: Exception, host: str, port: int, user: str, credential: Credential, judge: HostKeyJudge
-) -> Fault:
+@dataclass(slots=True, kw_only=True)
+class HostLogin:
+    """A login to a host. `judge`: of its key; `key_files`: those of `~/.ssh/config`, None: it names none."""
+
+    host: str
+    port: int
+    user: str
+    credential: Credential = field(repr=False)
+    judge: HostKeyJudge
+    key_files: KeyFiles | None = None
+
+
+def login_fault(error: Exception, login: HostLogin) -> Fault:
     """The fault that an error of a login stands for."""
+    host, port, credential = login.host, login.port, login.credential
     match error:
         case asyncssh.HostKeyNotVerifiable():
-            return judge.fault(error.reason)
+            return login.judge.fault(error.reason)
         case asyncssh.PermissionDenied():
-            return _refused(user, credential)
+            return _refused(login)
         case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError():
             return _bad_key(credential)
         case FileNotFoundError() | PermissionError() if credential.key_file is not None:
             sentence = f"the key file {credential.key_file} cannot be read ({error.strerror})"
             return Fault(subject="login", sentence=sentence, fix="correct `sshKeyFile`", is_wrong=True, is_refusal=True)
+        case FileNotFoundError() | PermissionError() if error.filename:
+            sentence = f"{error.filename}, which ~/.ssh/config names, cannot be used ({error.strerror})"
+            return Fault(subject="login", sentence=sentence, fix="correct it there", is_wrong=True)
         case asyncssh.ConfigParseError():
             return Fault(
                 subject="login", sentence=f"~/.ssh/config cannot be read: {error}", fix="correct it", is_wrong=True
@@ -65,7 +81,8 @@ def login_fault(
             return Fault(subject="login", sentence=f"it cannot be logged in to ({error})", is_wrong=True)
 
 
-def _refused(user: str, credential: Credential) -> Fault:
+def _refused(login: HostLogin) -> Fault:
+    user, credential = login.user, login.credential
     if credential.password is not None:
         sentence, fix = f"the password of {user} is refused", "correct `password`"
     elif credential.key_file is not None:
@@ -73,6 +90,8 @@ def _refused(user: str, credential: Credential) -> Fault:
         fix = f"add its public key to ~{user}/.ssh/authorized_keys there, or correct `sshKeyFile` or `user`"
     else:
         sentence = f"neither a key in ~/.ssh nor one of the agent is accepted for {user}"
+        if login.key_files is not None and login.key_files.missing:
+            sentence += f"; ~/.ssh/config names {' and '.join(login.key_files.missing)}, which cannot be read"
         fix = "set `sshKeyFile` or `password`, or start the manager where the agent's SSH_AUTH_SOCK is set"
     return Fault(subject="login", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
 
