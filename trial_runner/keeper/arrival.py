@@ -163,7 +163,7 @@ def describe(root, folder, has):
         "folder": folder,
         "program": os.path.join(root, "bin", SETTINGS["archive"]),
         "interpreter": sys.executable,
-        "environment": dict(os.environ),
+        "environment": environment(),
         "processors": len(os.sched_getaffinity(0)),
         "now_ms": int(time.time() * 1000),
         "disk_free_bytes": disk.f_frsize * disk.f_bavail,
@@ -172,6 +172,18 @@ def describe(root, folder, has):
         "keeper": keeper_version(os.path.join(folder, "keeper")),
         "held": holder(folder),
     }
+
+
+def environment():
+    # type: () -> dict[str, str]
+    """The variables that are text; another one cannot be sent, and is left out."""
+    found = {}
+    for name, value in os.environb.items():
+        try:
+            found[name.decode("utf-8")] = value.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+    return found
 
 
 def holder(folder):

@@ -15,7 +15,8 @@ import pytest
 
 from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Credential, Entry
-from nni_manager.machines.ssh.login import log_in
+from nni_manager.machines.ssh.bootstrap import arrive
+from nni_manager.machines.ssh.login import log_in, logged_in
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote.preflight import look
@@ -225,6 +226,15 @@ async def test_missing_python(machine: InProcessMachine, tmp_path: Path, version
     finding = await only(machine.entry(), "python", Severity.WRONG)
     assert "pythonPath" in finding.fix and version in finding.sentence
     await only(machine.entry(pythonPath=str(Path(sys.executable).parent)), "login", Severity.FINE)
+
+
+async def test_a_variable_that_is_no_text_is_left_out(machine: InProcessMachine) -> None:
+    """One line of a start-up file in another encoding, and the machine was of no use."""
+    machine.environment.update({"NAME": os.fsdecode("Jérôme".encode("latin-1")), "CITY": "Köln"})
+    entry = Entry.of(machine.entry())
+    async with logged_in(entry) as connection:
+        _, greeting = await arrive(connection, folder=f"daemon/{entry.address.folder}", look=True)
+    assert "NAME" not in greeting.environment and greeting.environment["CITY"] == "Köln"
 
 
 async def test_a_home_that_cannot_be_written(machine: InProcessMachine) -> None:
