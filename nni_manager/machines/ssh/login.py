@@ -15,7 +15,7 @@ from typing import Any
 
 import asyncssh
 
-from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential, Entry
+from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential, Entry, JumpHost
 from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.host_keys import HostKeyJudge
 from nni_manager.machines.ssh.known_hosts import HostKey
@@ -66,12 +66,14 @@ async def _jump(
 ) -> asyncssh.SSHClientConnection:
     """A connection to a jump host, by the user's own keys and `known_hosts`, and the machine's key, never its
     password."""
-    user, _, place = hop.rpartition("@")
-    host, _, port = place.partition(":") if place.count(":") == 1 else (place, "", "")
     try:
+        jump = JumpHost.parse(hop)
         accepts_new = ACCEPT_NEW if credential.host_key == ACCEPT_NEW else None
         key = Credential(key_file=credential.key_file, passphrase=credential.passphrase, host_key=accepts_new)
-        return await _connect(host, int(port or DEFAULT_PORT), user, tunnel, key)
+        return await _connect(jump.host, jump.port, jump.user, tunnel, key)
+    except ValueError as error:
+        fault = Fault(subject=f"jump host {hop}", sentence=str(error), fix="correct `proxyJump`", is_wrong=True)
+        raise MachineFault(fault) from error
     except MachineFault as error:
         fault = error.fault
         sentence = f"{fault.subject}: {fault.sentence}"
