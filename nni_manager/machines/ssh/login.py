@@ -87,16 +87,34 @@ async def _connect(
     judge = HostKeyJudge(host, port, credential.host_key)
     login = HostLogin(host=host, port=port, user=user, credential=credential, judge=judge)
     try:
-        # a limit of asyncssh's own would lose a cancellation that comes in the moment of the login
         async with asyncio.timeout(CONNECT_S):
-            config = await asyncio.to_thread(UserConfig.read, host, user, port if port != DEFAULT_PORT else None)
-            judge.known, login.key_files = config.known_hosts, config.key_files
+            own_port = port if port != DEFAULT_PORT else None
+            login.config = await asyncio.to_thread(UserConfig.read, host, user, own_port)
+            judge.known = login.config.known_hosts
+        async with _in_time(login):
             connection = await _verified(login, tunnel)
     except (asyncssh.Error, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as error:
         raise MachineFault(login_fault(error, login)) from error
     if tunnel is not None:
         connection.set_tunnel(tunnel)
     return connection
+
+
+@asynccontextmanager
+async def _in_time(login: HostLogin) -> AsyncIterator[None]:
+    """A context that a login takes place in. Raises TimeoutError where a server is silent, or slow to let us in.
+
+    A limit of asyncssh's own would lose a cancellation that comes in the moment of the login.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(login.login_s) as limit:
+        ends_silence = loop.call_later(
+            login.connect_s, lambda: None if login.has_answered else limit.reschedule(loop.time())
+        )
+        try:
+            yield
+        finally:
+            ends_silence.cancel()
 
 
 async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | None) -> asyncssh.SSHClientConnection:
@@ -120,7 +138,7 @@ def _options(login: HostLogin) -> dict[str, Any]:
     if judge.algorithms:
         own["server_host_key_algs"] = judge.algorithms
     return {
-        "client_factory": lambda: _Client(judge),
+        "client_factory": lambda: _Client(login),
         "known_hosts": judge.match,
         "connect_timeout": None,
         "login_timeout": 0,
@@ -150,17 +168,20 @@ def _own_options(login: HostLogin) -> dict[str, Any]:
         own["passphrase"] = credential.passphrase
     if credential.key_file is not None:
         own["client_keys"] = [credential.key_file]
-    elif login.key_files is not None:
-        own.update(login.key_files.options())
+    elif login.config is not None and login.config.key_files is not None:
+        own.update(login.config.key_files.options())
     return own
 
 
 class _Client(asyncssh.SSHClient):
-    def __init__(self, judge: HostKeyJudge) -> None:
-        self._judge = judge
+    def __init__(self, login: HostLogin) -> None:
+        self._login = login
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self._login.connection = conn
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        return self._judge.accepts(key, host, port)
+        return self._login.judge.accepts(key, host, port)
 
 
 async def unknown_key(machine: Mapping[str, Any]) -> HostKey | None:
@@ -176,6 +197,6 @@ async def unknown_key(machine: Mapping[str, Any]) -> HostKey | None:
     except MachineFault as error:
         if error.fault.unknown_key is not None:
             return error.fault.unknown_key
-        if error.fault.subject != "login":
+        if not isinstance(error.__cause__, asyncssh.PermissionDenied):  # which comes after its key was accepted
             raise
     return None

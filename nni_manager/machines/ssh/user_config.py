@@ -1,4 +1,4 @@
-"""What `~/.ssh/config` has for a host, as far as it is read before a login: files of known hosts, and those of keys.
+"""What `~/.ssh/config` has for a host, as far as it is read before a login: known hosts, keys, `ConnectTimeout`.
 
 asyncssh ends a login where a file of a key is missing; `ssh` goes on without it. So these files are looked at here.
 """
@@ -68,6 +68,10 @@ class UserConfig:
 
     known_hosts: KnownHosts
     key_files: KeyFiles | None = None
+    #: `ConnectTimeout`; 0: none.
+    connect_s: float = 0.0
+    #: Jump hosts, or a command, are on the way.
+    is_indirect: bool = False
 
     @classmethod
     def read(cls, host: str, user: str, port: int | None) -> Self:
@@ -76,7 +80,12 @@ class UserConfig:
         options = asyncssh.SSHClientConnectionOptions(
             config=(), host=host, client_keys=None, agent_path=None, **given, **({"port": port} if port else {})
         )
-        return cls(known_hosts=KnownHosts.of(host, options), key_files=_key_files(options))
+        return cls(
+            known_hosts=KnownHosts.of(host, options),
+            key_files=_key_files(options),
+            connect_s=options.connect_timeout or 0.0,
+            is_indirect=bool(options.tunnel or options.proxy_command),
+        )
 
 
 def _key_files(options: asyncssh.SSHClientConnectionOptions) -> KeyFiles | None:

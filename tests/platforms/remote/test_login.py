@@ -167,19 +167,6 @@ async def test_addresses_and_ports(machine: InProcessMachine) -> None:
     await only(machine.entry(host="no-such-machine.invalid"), "address", Severity.WRONG)
 
 
-async def test_silent_port(machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nni_manager.platforms.remote.preflight._LOOK_S", 0.5)
-    open_ones: list[asyncio.StreamWriter] = []
-    server = await asyncio.start_server(lambda _, writer: open_ones.append(writer), "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        finding = await only(machine.entry(port=port), "port", Severity.AWAY)
-        assert "timeout" in finding.sentence
-        for writer in open_ones:
-            writer.close()
-            await writer.wait_closed()
-
-
 async def test_a_jump_host_with_a_key_of_its_own(machine: InProcessMachine, tmp_path: Path) -> None:
     jump = InProcessMachine(tmp_path / "jump")
     await jump.start()
