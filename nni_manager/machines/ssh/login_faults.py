@@ -64,9 +64,7 @@ def login_fault(error: Exception, login: HostLogin) -> Fault:
             sentence = f"{error.filename}, which ~/.ssh/config names, cannot be used ({error.strerror})"
             return Fault(subject="login", sentence=sentence, fix="correct it there", is_wrong=True)
         case asyncssh.ConfigParseError():
-            return Fault(
-                subject="login", sentence=f"~/.ssh/config cannot be read: {error}", fix="correct it", is_wrong=True
-            )
+            return _unread_config(error)
         case socket.gaierror():
             return Fault(
                 subject="address",
@@ -94,6 +92,16 @@ def login_fault(error: Exception, login: HostLogin) -> Fault:
             return Fault(subject="address", sentence=f"it cannot be reached ({error.strerror or error})")
         case _:
             return Fault(subject="login", sentence=f"it cannot be logged in to ({error})", is_wrong=True)
+
+
+def _unread_config(error: asyncssh.ConfigParseError) -> Fault:
+    return Fault(
+        subject="login",
+        sentence=f"the manager's SSH library (asyncssh) cannot read a line of your SSH configuration: {error}",
+        fix="`ssh` may take it; write it as both read it (a time as a number of seconds, the command of `Match exec`"
+        " as a script without `=`), or move it to a `Host` block of other machines",
+        is_wrong=True,
+    )
 
 
 def _late(login: HostLogin) -> Fault:

@@ -14,6 +14,8 @@ import pytest
 
 from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.faults import MachineFault
+from nni_manager.machines.ssh.login import unknown_key
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote.preflight import look
@@ -89,3 +91,38 @@ async def test_key_of_the_agent_alone(
     private.unlink()
     configure(f"IdentityFile {private}{suffix}\nIdentitiesOnly {is_only}\n")
     assert (await found(machine)).severity is Severity.FINE
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ServerAliveInterval 1m", "line 1: Invalid ServerAliveInterval integer value: 1m"),
+        ('Match host 127.0.0.1 exec "test 1 = 1"', "line 1: Invalid match condition"),
+    ],
+)
+async def test_a_line_that_ssh_takes_is_told_as_a_limit_of_the_library(
+    machine: InProcessMachine, line: str, words: str
+) -> None:
+    configure(f"{line}\n  User nobody\n")
+    finding = await found(machine)
+    assert (finding.subject, finding.severity) == ("127.0.0.1: login", Severity.WRONG)
+    assert "SSH library (asyncssh) cannot read" in finding.sentence and words in finding.sentence
+    assert "a number of seconds" in finding.fix and "without `=`" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Host elsewhere\n  ServerAliveInterval 1m\nHost *\n  ServerAliveInterval 60\n",
+        "Match host 127.0.0.1 exec true\n  ServerAliveCountMax 3\n",
+    ],
+)
+async def test_the_way_out_of_that_limit(machine: InProcessMachine, tmp_path: Path, text: str) -> None:
+    configure(f"{text}  IdentityFile {key(machine, tmp_path / 'key')}\n")
+    assert (await found(machine)).severity is Severity.FINE
+
+
+async def test_trust_does_not_take_an_unread_configuration_for_a_known_key(machine: InProcessMachine) -> None:
+    configure("ServerAliveInterval 1m\n")
+    with pytest.raises(MachineFault, match="asyncssh"):
+        await unknown_key(machine.entry(hostKey=None))
