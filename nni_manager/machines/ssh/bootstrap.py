@@ -218,6 +218,14 @@ def _greeting(reply: dict[str, Any]) -> Greeting:
             fix="take it out of `machineList`",
         )
         raise MachineFault(fault)
+    if reply.get("has_pidfds") is False:
+        fault = Fault(
+            subject="system",
+            sentence=f"its kernel is {str(reply.get('kernel'))[:60]}; trials need Linux 5.3",
+            is_wrong=True,
+            fix="give it a newer kernel, or take it out of `machineList`",
+        )
+        raise MachineFault(fault)
     fields = {name: reply.get(name) for name in Greeting.__slots__ if name not in ("python", "gpus")}
     python = reply.get("python")
     try:
