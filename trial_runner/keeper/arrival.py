@@ -202,13 +202,7 @@ def pidfd_by_number():
 def environment():
     # type: () -> dict[str, str]
     """The variables that are text; another one cannot be sent, and is left out."""
-    found = {}
-    for name, value in os.environb.items():
-        try:
-            found[name.decode("utf-8")] = value.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
-    return found
+    return {name: value for name, value in os.environ.items() if not re.search("[\ud800-\udfff]", name + value)}
 
 
 def holder(folder):
