@@ -74,7 +74,7 @@ class Capabilities:
 #: experiment that is deleted, `clean` removes all that its trials wrote.
 TIME_LIMITS_S: Mapping[str, float] = {
     "enter": 30.0,
-    "preflight": 15.0,
+    "preflight": 60.0,
     "plan": 15.0,
     "submit": 60.0,
     "observe": 30.0,

@@ -32,6 +32,7 @@ SETTINGS = globals().get("SETTINGS", {})  # the manager sets it in front of this
 _ROOT = ".nni-manager"
 #: Programs of other versions, which keepers that still have jobs may run from, stay so many seconds.
 _OLD_S = 30 * 24 * 3600
+_SYS_PIDFD_OPEN = 434  # the same on every architecture
 #: In the folder, and what it has.
 _MANAGER = "manager.json"
 _PLACE = {"host", "machine", "directory", "inode", "claimed_ms"}
@@ -159,11 +160,12 @@ def describe(root, folder, has):
         "python": list(sys.version_info[:3]),
         "system": system.sysname,
         "kernel": system.release,
+        "has_pidfds": has_pidfds(),
         "host": system.nodename,
         "folder": folder,
         "program": os.path.join(root, "bin", SETTINGS["archive"]),
         "interpreter": sys.executable,
-        "environment": dict(os.environ),
+        "environment": environment(),
         "processors": len(os.sched_getaffinity(0)),
         "now_ms": int(time.time() * 1000),
         "disk_free_bytes": disk.f_frsize * disk.f_bavail,
@@ -172,6 +174,35 @@ def describe(root, folder, has):
         "keeper": keeper_version(os.path.join(folder, "keeper")),
         "held": holder(folder),
     }
+
+
+def has_pidfds():
+    # type: () -> bool
+    """Whether the kernel has descriptors of processes (Linux 5.3), by which a keeper sees its jobs end."""
+    try:
+        native = getattr(os, "pidfd_open", None)
+        os.close(native(os.getpid()) if native is not None else pidfd_by_number())
+    except (OSError, ImportError) as error:
+        return getattr(error, "errno", None) != errno.ENOSYS
+    return True
+
+
+def pidfd_by_number():
+    # type: () -> int
+    """Python has a name for that call from 3.9 on. Raises OSError."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.syscall(_SYS_PIDFD_OPEN, os.getpid(), 0)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_open")
+    return int(descriptor)
+
+
+def environment():
+    # type: () -> dict[str, str]
+    """The variables that are text; another one cannot be sent, and is left out."""
+    return {name: value for name, value in os.environ.items() if not re.search("[\ud800-\udfff]", name + value)}
 
 
 def holder(folder):

@@ -14,6 +14,41 @@ DEFAULT_PORT = 22
 ACCEPT_NEW = "accept-new"
 
 
+_PORTS = range(1, 65536)
+#: A host, or an IPv6 address in brackets, with a port or without; or an IPv6 address alone.
+_PLACE = re.compile(
+    r"(?:\[(?P<inner>[^]]+)\]|(?P<host>[^][:]+))(?::(?P<port>[^:]*))?|(?P<bare>(?=.*:.*:)[0-9A-Fa-f:.]+(?:%\w+)?)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JumpHost:
+    """A host on the way. `user`: empty: that of `~/.ssh/config`, or the manager's."""
+
+    host: str
+    port: int
+    user: str
+
+    @classmethod
+    def parse(cls, hop: str) -> Self:
+        """A host from ``user@host:port`` or ``ssh://user@host:port``, as `ssh -J` takes them. Raises ValueError."""
+        text = hop.removeprefix("ssh://").removesuffix("/")
+        user, _, place = text.rpartition("@")
+        found = _PLACE.fullmatch(place)
+        if found is None:
+            raise ValueError(f"{hop} is no `user@host:port`; an IPv6 address with a port is in brackets")
+        port = DEFAULT_PORT if found["port"] is None else int(found["port"]) if found["port"].isdecimal() else 0
+        if port not in _PORTS:
+            raise ValueError(f"the port of {hop} is no number from 1 to {_PORTS[-1]}")
+        return cls(host=found["inner"] or found["host"] or found["bare"], port=port, user=user)
+
+
+def hops(proxy_jump: str) -> tuple[str, ...]:
+    """The jump hosts of a `proxyJump`, as they are written; `none` is none."""
+    found = tuple(hop.strip() for hop in proxy_jump.split(",") if hop.strip())
+    return () if found == ("none",) else found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """The address of a machine. `jumps`: as the config has them, ``user@host:port``, the first one first."""
@@ -25,12 +60,11 @@ class Address:
 
     @classmethod
     def of(cls, machine: Mapping[str, Any]) -> Self:
-        jumps = tuple(hop.strip() for hop in machine.get("proxyJump", "").split(",") if hop.strip())
         return cls(
             host=machine["host"],
             port=machine.get("port", DEFAULT_PORT),
             user=machine["user"],
-            jumps=() if jumps == ("none",) else jumps,
+            jumps=hops(machine.get("proxyJump", "")),
         )
 
     @property

@@ -129,7 +129,7 @@ async def arrive(
     except (EOFError, ValueError, KeyError, asyncssh.Error) as error:
         raise MachineFault(_odd_shell(str(error))) from error
     except TimeoutError as error:
-        raise MachineFault(_odd_shell("it said nothing for too long")) from error
+        raise MachineFault(_silent_shell()) from error
     return channel, greeting
 
 
@@ -218,6 +218,14 @@ def _greeting(reply: dict[str, Any]) -> Greeting:
             fix="take it out of `machineList`",
         )
         raise MachineFault(fault)
+    if reply.get("has_pidfds") is False:
+        fault = Fault(
+            subject="system",
+            sentence=f"its kernel is {str(reply.get('kernel'))[:60]}; trials need Linux 5.3",
+            is_wrong=True,
+            fix="give it a newer kernel, or take it out of `machineList`",
+        )
+        raise MachineFault(fault)
     fields = {name: reply.get(name) for name in Greeting.__slots__ if name not in ("python", "gpus")}
     python = reply.get("python")
     try:
@@ -247,6 +255,14 @@ def _held(folder: str, greeting: Greeting, place: Place) -> Fault:
         sentence=f"its folder {folder.partition('/')[0]} is used by the manager of {greeting.held}, not of {ours}",
         fix="where that data directory was moved here and no manager runs on it there any more, `nni-manager identity"
         " --moved`; where this one is a copy, `nni-manager identity --own` gives it folders of its own",
+    )
+
+
+def _silent_shell() -> Fault:
+    return Fault(
+        subject="session",
+        sentence=f"it is logged in to, but what is run there has not answered within {_GREETING_S:.0f} s (timeout)",
+        fix="see whether a start-up file of its user's login shell, such as ~/.bashrc, waits for something",
     )
 
 

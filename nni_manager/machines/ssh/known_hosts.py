@@ -7,9 +7,11 @@ revoked keys only where it finds known ones. So the files are read here, and asy
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,9 +19,13 @@ import asyncssh
 
 from nni_manager.machines.ssh.address import DEFAULT_PORT
 
+log = logging.getLogger(__name__)
+
 _OF_USER = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _OF_MACHINE = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 _NO_FILES = ("none", "/dev/null")
+#: Lines that are remembered as logged.
+_MOST_LOGGED = 1000
 
 #: Keys, authorities and revoked keys of a host, and the same of X.509: as asyncssh wants them.
 Matched = tuple[Any, ...]
@@ -68,12 +74,8 @@ class KnownHosts:
     alias: str = ""
 
     @classmethod
-    def of(cls, host: str, user: str = "", port: int | None = None) -> KnownHosts:
-        """The files of a host. Raises asyncssh.ConfigParseError."""
-        given = {"username": user} if user else {}
-        options = asyncssh.SSHClientConnectionOptions(
-            config=(), host=host, client_keys=None, agent_path=None, **given, **({"port": port} if port else {})
-        )
+    def of(cls, host: str, options: asyncssh.SSHClientConnectionOptions) -> KnownHosts:
+        """The files of a host. `options`: what `~/.ssh/config` makes of it."""
         values = {
             "d": os.path.expanduser("~"),
             "h": options.host,
@@ -99,8 +101,7 @@ class KnownHosts:
 
         A key that is revoked for the host is revoked at each of its ports.
         """
-        # a file that is missing or unreadable has no entries
-        known = asyncssh.import_known_hosts("\n".join(map(_text, (*self.of_user, *self.of_machine))))
+        known = _read((*self.of_user, *self.of_machine))
         found = known.match(host, address, port)
         if port is None:
             return found
@@ -130,6 +131,24 @@ def _expanded(name: str, values: dict[str, str]) -> str:
     for part in rest:
         expanded += values.get(part[:1], f"%{part[:1]}") + part[1:] if part else "%" + next(rest, "")
     return os.path.expanduser(expanded)
+
+
+def _read(paths: Sequence[str]) -> asyncssh.SSHKnownHosts:
+    """The entries of files. Lines that cannot be read are skipped, as `ssh` does; a file that is missing has none."""
+    known = asyncssh.import_known_hosts("")
+    for path in paths:
+        for number, line in enumerate(_text(path).split("\n"), 1):
+            try:
+                known.load(line)
+            except ValueError as error:
+                _warn(path, number, str(error))
+    return known
+
+
+@lru_cache(maxsize=_MOST_LOGGED)
+def _warn(path: str, number: int, reason: str) -> None:
+    """Once per line, not at each login."""
+    log.warning("%s:%d is skipped: %s", path, number, reason)
 
 
 def _text(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
+from nni_manager.machines.ssh.address import JumpHost, hops
 from nni_manager.platform_kit.section_model import (
     NAS_MODE,
     TRIAL,
@@ -105,6 +106,15 @@ class RemoteConfig(PlatformSection):
             self.trial_gpu_number, gpu_indices=None, max_trial_number_per_gpu=None, gpu_memory=self.trial_gpu_memory
         )
         yield from self._doubles()
+        yield from self._wrong_jumps()
+
+    def _wrong_jumps(self) -> Iterator[Remark]:
+        for number, machine in enumerate(self.machine_list):
+            for hop in hops(machine.proxy_jump or ""):
+                try:
+                    JumpHost.parse(hop)
+                except ValueError as error:
+                    yield f"machineList[{number}].proxyJump", str(error)
 
     def _doubles(self) -> Iterator[Remark]:
         known = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nni_manager.domain import version
 from nni_manager.machines.gpu_machines import gpu_findings
@@ -24,10 +24,9 @@ from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
 from trial_runner import protocol
 
 #: Seconds for one machine: less than a preflight may take in all.
-_LOOK_S = 13.0
+_LOOK_S = 58.0
 #: Seconds that clocks may differ by without a finding; more does not harm results, either.
 _SKEW_S = 60
-_SILENT = "see whether the machine is on and no firewall drops what is sent there"
 _LEAST_FREE_BYTES = 1024**3
 #: What a finding about the Python of trials is about.
 _PYTHON = "python3 of trials"
@@ -75,6 +74,8 @@ class _Look:
     place: Place | None
     python_version: str
     storage: str = ""
+    #: Those that were logged in to.
+    reached: set[Entry] = field(default_factory=set)
 
     async def at_all(self, entries: Mapping[Entry, Demand]) -> list[list[PreflightFinding]]:
         return await asyncio.gather(*(self._at(entry, demand) for entry, demand in entries.items()))
@@ -88,12 +89,12 @@ class _Look:
         except MachineFault as error:
             return [_finding(host, error.fault)]
         except TimeoutError:
-            fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
-            return [_finding(host, fault)]
+            return [_finding(host, _late(entry in self.reached))]
         return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *more]
 
     async def _ask(self, entry: Entry, *, has_gpus: bool) -> tuple[Greeting, float]:
         async with logged_in(entry) as connection:
+            self.reached.add(entry)
             _, greeting = await arrive(
                 connection,
                 folder=f"{self.identity}/{entry.address.folder}",
@@ -112,6 +113,15 @@ class _Look:
         if self.python_version and not entry.is_drained:
             found = await trial_python.ask(entry)
             yield found.finding(f"{host}: {_PYTHON}", self.python_version, trial_python.HOW)
+
+
+def _late(is_reached: bool) -> Fault:
+    """The fault of a machine that took too long. Logins and answers have limits of their own; here these add up."""
+    if is_reached:
+        sentence = f"it is logged in to, but has not answered all questions within {_LOOK_S:.0f} s (timeout)"
+        return Fault(subject="session", sentence=sentence, fix="see whether the machine is overloaded")
+    sentence = f"it is not logged in to within {_LOOK_S:.0f} s (timeout)"
+    return Fault(subject="login", sentence=sentence, fix="see how long `ssh` takes to it, and to the jump hosts")
 
 
 def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[PreflightFinding]:

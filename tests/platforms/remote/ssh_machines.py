@@ -75,6 +75,11 @@ class InProcessMachine(SshMachine):
         self.refused_logins = 0
         #: It refuses everybody, as one that is starting does.
         self.is_locked = False
+        #: How long its server takes over a user, as a slow directory of users does.
+        self.login_takes_s = 0.0
+        #: Keys of its host beside the first one, and a certificate of that.
+        self.more_host_keys: list[asyncssh.SSHKey] = []
+        self.host_certificate: asyncssh.SSHCertificate | None = None
         #: What its server calls itself.
         self.server = ""
         self._connections: set[asyncssh.SSHServerConnection] = set()
@@ -90,7 +95,7 @@ class InProcessMachine(SshMachine):
         self._acceptor = await asyncssh.listen(
             sock=self._listening,
             server_factory=lambda: _Server(self),
-            server_host_keys=[self.host_key],
+            server_host_keys=[(self.host_key, self.host_certificate), *self.more_host_keys],
             process_factory=self._serve,
             encoding=None,
             allow_scp=False,
@@ -164,7 +169,8 @@ class _Server(asyncssh.SSHServer):
     def connection_lost(self, exc: Exception | None) -> None:
         self._machine._connections.discard(self._connection)
 
-    def begin_auth(self, username: str) -> bool:
+    async def begin_auth(self, username: str) -> bool:  # type: ignore[override]
+        await asyncio.sleep(self._machine.login_takes_s)
         return True
 
     def auth_completed(self) -> None:

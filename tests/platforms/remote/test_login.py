@@ -15,7 +15,8 @@ import pytest
 
 from nni_manager.machines.ledger import Demand
 from nni_manager.machines.ssh.address import Credential, Entry
-from nni_manager.machines.ssh.login import log_in
+from nni_manager.machines.ssh.bootstrap import arrive
+from nni_manager.machines.ssh.login import log_in, logged_in
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote.preflight import look
@@ -166,19 +167,6 @@ async def test_addresses_and_ports(machine: InProcessMachine) -> None:
     await only(machine.entry(host="no-such-machine.invalid"), "address", Severity.WRONG)
 
 
-async def test_silent_port(machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nni_manager.platforms.remote.preflight._LOOK_S", 0.5)
-    open_ones: list[asyncio.StreamWriter] = []
-    server = await asyncio.start_server(lambda _, writer: open_ones.append(writer), "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        finding = await only(machine.entry(port=port), "port", Severity.AWAY)
-        assert "timeout" in finding.sentence
-        for writer in open_ones:
-            writer.close()
-            await writer.wait_closed()
-
-
 async def test_a_jump_host_with_a_key_of_its_own(machine: InProcessMachine, tmp_path: Path) -> None:
     jump = InProcessMachine(tmp_path / "jump")
     await jump.start()
@@ -225,6 +213,15 @@ async def test_missing_python(machine: InProcessMachine, tmp_path: Path, version
     finding = await only(machine.entry(), "python", Severity.WRONG)
     assert "pythonPath" in finding.fix and version in finding.sentence
     await only(machine.entry(pythonPath=str(Path(sys.executable).parent)), "login", Severity.FINE)
+
+
+async def test_a_variable_that_is_no_text_is_left_out(machine: InProcessMachine) -> None:
+    """One line of a start-up file in another encoding, and the machine was of no use."""
+    machine.environment.update({"NAME": os.fsdecode("Jérôme".encode("latin-1")), "CITY": "Köln"})
+    entry = Entry.of(machine.entry())
+    async with logged_in(entry) as connection:
+        _, greeting = await arrive(connection, folder=f"daemon/{entry.address.folder}", look=True)
+    assert "NAME" not in greeting.environment and greeting.environment["CITY"] == "Köln"
 
 
 async def test_a_home_that_cannot_be_written(machine: InProcessMachine) -> None:

@@ -1,0 +1,103 @@
+"""What `~/.ssh/config` has for a host, as far as it is read before a login: known hosts, keys, `ConnectTimeout`.
+
+asyncssh ends a login where a file of a key is missing; `ssh` goes on without it. So these files are looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+import asyncssh
+
+from nni_manager.machines.ssh.known_hosts import KnownHosts
+
+#: Words in every file that has a private key.
+_PRIVATE = b"PRIVATE KEY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFiles:
+    """The files of `IdentityFile` and `CertificateFile`. `public`: of keys that the agent may have."""
+
+    private: tuple[str, ...]
+    public: tuple[str, ...]
+    missing: tuple[str, ...]
+    certificates: tuple[str, ...]
+    #: The agent's other keys are left alone (`IdentitiesOnly`).
+    is_only: bool
+
+    @classmethod
+    def of(cls, names: Sequence[str], certificates: Sequence[str], *, is_only: bool) -> Self:
+        private: list[str] = []
+        public: list[str] = []
+        missing: list[str] = []
+        for name in map(os.path.expanduser, names):
+            content = _content(name)
+            if content is not None:
+                (private if _PRIVATE in content else public).append(name)
+            if _content(f"{name}.pub") is not None:
+                public.append(f"{name}.pub")
+            elif content is None:
+                missing.append(name)
+        there = [name for name in map(os.path.expanduser, certificates) if _content(name) is not None]
+        return cls(
+            private=tuple(private),
+            public=tuple(public),
+            missing=tuple(missing),
+            certificates=tuple(there),
+            is_only=is_only,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Options of asyncssh, which takes the default keys where it is given none."""
+        options = {"client_certs": [*self.certificates], "ignore_encrypted": True}
+        if not self.is_only:
+            return {**options, "client_keys": [*self.private]}
+        # public ones are skipped there, and stand for the default keys, which are not wanted
+        keys = [*self.private, *self.public]
+        return {**options, "client_keys": keys, "agent_identities": [*self.public] or None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserConfig:
+    """What the file has for a host. `key_files`: None: it names none."""
+
+    known_hosts: KnownHosts
+    key_files: KeyFiles | None = None
+    #: `ConnectTimeout`; 0: none.
+    connect_s: float = 0.0
+    #: Jump hosts, or a command, are on the way.
+    is_indirect: bool = False
+
+    @classmethod
+    def read(cls, host: str, user: str, port: int | None) -> Self:
+        """Raises asyncssh.ConfigParseError."""
+        given = {"username": user} if user else {}
+        options = asyncssh.SSHClientConnectionOptions(
+            config=(), host=host, client_keys=None, agent_path=None, **given, **({"port": port} if port else {})
+        )
+        return cls(
+            known_hosts=KnownHosts.of(host, options),
+            key_files=_key_files(options),
+            connect_s=options.connect_timeout or 0.0,
+            is_indirect=bool(options.tunnel or options.proxy_command),
+        )
+
+
+def _key_files(options: asyncssh.SSHClientConnectionOptions) -> KeyFiles | None:
+    names = cast("list[str]", options.config.get("IdentityFile", []))
+    certificates = cast("list[str]", options.config.get("CertificateFile", []))
+    is_only = bool(options.config.get("IdentitiesOnly"))
+    return KeyFiles.of(names, certificates, is_only=is_only) if names or certificates else None
+
+
+def _content(name: str) -> bytes | None:
+    """None: there is no such file, or it cannot be read."""
+    try:
+        return Path(name).read_bytes()
+    except OSError:
+        return None
