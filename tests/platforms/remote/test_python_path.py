@@ -9,12 +9,17 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import pytest_asyncio
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.ssh import machine as machine_module
+from nni_manager.machines.ssh.address import Entry
+from nni_manager.machines.ssh.faults import Fault, MachineFault
+from nni_manager.machines.ssh.machine import Machine
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
@@ -85,3 +90,21 @@ async def test_cleaning_brings_its_own(world: RemoteWorld) -> None:
         with suppress(PlatformUnavailable):  # it does not wait for the next try
             await world.make_of(world.recorder.other("neighbour"), pythonPath=GOOD).clean(["neighbour-a-1"])
         await until(lambda: is_up(platform))
+
+
+async def test_path_named_during_a_try_is_the_next_one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(Entry.of({"host": "bench", "user": "ann"}).address, Connections())
+    machine.look_for_python("/wrong")
+    tried = []
+
+    async def attach(_: object, path: str) -> NoReturn:
+        tried.append(path)
+        machine.look_for_python("/right")
+        raise MachineFault(Fault(subject="python", sentence="there is no Python on it", is_wrong=True))
+
+    monkeypatch.setattr(machine, "_attach", attach)
+    async with asyncio.timeout(10):
+        for _ in range(2):
+            with pytest.raises(PlatformUnavailable):
+                await machine._reach(asyncio.Protocol)
+    assert tried == ["/wrong", "/right"]

@@ -92,8 +92,8 @@ def _elsewhere(directory: str) -> str:
     if holder is None or holder.host in ("", os.uname().nodename) or lock_file.is_keeper(holder.pid, directory):
         return ""
     return (
-        "The keeper of {} runs on {}, which has the same home folder as {}: name one of the two as `host`, and no name"
-        " that leads to several machines.".format(directory, holder.host, os.uname().nodename)
+        "The keeper of {} runs on {}, which has the same home folder as {}: name that machine as `host`, not a name"
+        " that leads to several.".format(directory, holder.host, os.uname().nodename)
     )
 
 
