@@ -9,9 +9,9 @@ or `file` below the mount point and its `text`: a mount without it is of somethi
 `container`. In a job also `in_job`: `key_variable`, which has the key, `fixes` (state → for people there), `otherwise`
 (their last way out). It prints nothing there but a sentence on stderr, and ends with 1 then.
 
-Its mounts are recorded below the home folder, with their users: the last user's leaving unmounts, and mounts of others
-stay. A job's home is a folder of its container then, as its own may be on storage. Without permission to mount it uses
-`sudo`, where that asks for no password; else it says what to type.
+Its mounts are recorded below the home folder, which machines may share, with their users: the last user's leaving
+unmounts, and mounts of others stay. A job's home is a folder of its container then, as its own may be on storage.
+Without permission to mount it uses `sudo`, where that asks for no password; else it says what to type.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 SETTINGS: Dict[str, Any] = globals().get("SETTINGS", {})  # the manager sets it in front of this text
 
@@ -40,13 +40,6 @@ _MOUNT_S, _PATIENCE_S, _LOOK_S = 20.0, 5.0, 0.2
 _CACHE_S = 5
 _BLOBFUSE = "blobfuse2"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
-
-
-class Mounted(NamedTuple):
-    """A file system that is mounted at a point."""
-
-    kind: str
-    source: str
 
 
 def main() -> None:
@@ -76,20 +69,21 @@ def look(point: str) -> Dict[str, str]:
 def use(point: str) -> Dict[str, str]:
     """Mounts it where need be; records the users of mounts of ours."""
     found = _judge(point)
-    if found is not None and not Record(point).is_there:
+    if found is not None and not Record(point).source:
         return found
     with Record(point) as record:
         found = _judge(point)
         if found is None:
             found = _hindrance(point) or _mount(point, record)
-        if found["state"] == READY and record.is_there:
+        if found["state"] == READY and record.source:
             record.note_user()
     return found
 
 
 def leave(point: str) -> Dict[str, str]:
     """Unmounts a mount of ours without other users."""
-    if not Record(point).is_there:
+    Record(point).remove_earlier()
+    if not Record(point).source:
         return {"state": ABSENT}
     with Record(point) as record:
         if not record.drop_user():
@@ -117,19 +111,18 @@ def _judge(point: str) -> Optional[Dict[str, str]]:
     if mounted is None:
         return _not_empty(point) if os.path.isdir(point) and os.listdir(point) else None
     ours = Record(point).source
-    if mark is None and (ours == _source() if ours else _is_it(mounted)):
+    if mark is None and (ours == _source() if ours else _is_it(*mounted)):
         return _writable(point)
-    sentence = "{} of {} is mounted at {}, not {}".format(mounted.kind, mounted.source, point, _it())
+    sentence = "{} of {} is mounted at {}, not {}".format(*mounted, point, _it())
     return _no(OTHER, sentence, "unmount that, or name another folder")
 
 
 def _as_folder(point: str) -> Dict[str, str]:
     """The answer where the user has mounted the storage."""
-    if not os.path.isdir(point):
-        return _no(
-            ABSENT, "there is no folder {}, so nothing is mounted there".format(point), "type there: " + _typed(point)
-        )
-    return _writable(point)
+    if os.path.isdir(point):
+        return _writable(point)
+    sentence = "there is no folder {}, so nothing is mounted there".format(point)
+    return _no(ABSENT, sentence, "type there: " + _typed(point))
 
 
 def _not_empty(point: str) -> Dict[str, str]:
@@ -154,11 +147,11 @@ def _source() -> str:
     return "container {} of {}".format(SETTINGS["container"], SETTINGS["account"])
 
 
-def _is_it(mounted: Mounted) -> bool:
+def _is_it(kind: str, source: str) -> bool:
     """Whether it is the wanted storage, as far as the system's list of mounts tells."""
     if SETTINGS["kind"] == NFS:
-        return mounted.kind.startswith("nfs") and mounted.source.rstrip("/") == SETTINGS["source"].rstrip("/")
-    return mounted.kind.startswith("fuse")
+        return kind.startswith("nfs") and source.rstrip("/") == SETTINGS["source"].rstrip("/")
+    return kind.startswith("fuse")
 
 
 def _sees(point: str, mark: Dict[str, str], patience_s: float) -> bool:
@@ -172,15 +165,15 @@ def _sees(point: str, mark: Dict[str, str], patience_s: float) -> bool:
         time.sleep(_LOOK_S)
 
 
-def _mounted(point: str) -> Optional[Mounted]:
-    """The file system at a point, from the list, which answers also where the file system itself does not."""
+def _mounted(point: str) -> Optional[Tuple[str, str]]:
+    """Kind and source of the file system at a point, from the list, which answers where the system itself does not."""
     wanted, found = os.path.join(os.path.realpath(os.path.dirname(point)), os.path.basename(point)), None
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
             fields, _, rest = line.partition(" - ")
             if _unescaped(fields.split()[4]) == wanted:
                 kind, source = rest.split()[:2]
-                found = Mounted(kind, _unescaped(source))
+                found = kind, _unescaped(source)
     return found
 
 
@@ -194,16 +187,15 @@ def _unescaped(text: str) -> str:
 def _hindrance(point: str) -> Optional[Dict[str, str]]:
     """Why it cannot be mounted by this process."""
     if SETTINGS["kind"] == NFS and not _may_as_root("mount"):
-        sentence = "{} is not mounted, and user {} may not mount".format(point, _user())
-        return _no(DENIED, sentence, "type there: " + _typed(point))
+        fix = "type there: " + _typed(point)
+        return _no(DENIED, "{} is not mounted, and user {} may not mount".format(point, _user()), fix)
     program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
     if shutil.which(program, path=_path()) is None:
         return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
     is_makeable = os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK)
     if is_makeable or (SETTINGS["kind"] == NFS and _may_as_root("mkdir")):
         return None
-    folder = shlex.quote(point)
-    fix = "type there: `sudo mkdir -p {} && sudo chown {} {}`".format(folder, _user(), folder)
+    fix = "type there: `sudo mkdir -p {0} && sudo chown {1} {0}`".format(shlex.quote(point), _user())
     return _no(DENIED, "user {} may not make {}".format(_user(), point), fix)
 
 
@@ -214,8 +206,7 @@ _BLOBFUSE_PACKAGE = "install BlobFuse2: https://learn.microsoft.com/azure/storag
 def _typed(point: str) -> str:
     folder = shlex.quote(point)
     if SETTINGS["kind"] == NFS:
-        command = "sudo mount -t nfs {} {}".format(shlex.quote(SETTINGS["source"]), folder)
-        return "`sudo mkdir -p {} && {}`".format(folder, command)
+        return "`sudo mkdir -p {0} && sudo mount -t nfs {1} {0}`".format(folder, shlex.quote(SETTINGS["source"]))
     return "`sudo mkdir -p {0} && sudo blobfuse2 mount {0} --config-file=FILE`".format(folder)
 
 
@@ -296,11 +287,16 @@ def _run(words: List[str]) -> str:
 
 
 class Record:
-    """The record of a mount that is ours: source, a file for each user, settings of BlobFuse2. Locked while entered."""
+    """The record of a mount that is ours: source, a file for each user, settings of BlobFuse2. Locked while entered.
+
+    It lies below a folder of the machine's boot: no mount is another machine's, and none outlives a boot.
+    """
 
     def __init__(self, point: str) -> None:
-        name = hashlib.sha256(point.encode()).hexdigest()[:16]
-        self._folder = os.path.join(os.path.expanduser("~"), _RECORDS, name)
+        # the name, too: clones of a machine may have one id; containers of a machine have one boot
+        machine = _text_of("/etc/machine-id") + os.uname().nodename
+        names = (machine, _text_of("/proc/sys/kernel/random/boot_id"), point)
+        self._folder = os.path.join(os.path.expanduser("~"), _RECORDS, *map(_digest, names))
         self._users = os.path.join(self._folder, "users")
         self._lock = -1
 
@@ -314,20 +310,13 @@ class Record:
         os.close(self._lock)
 
     @property
-    def is_there(self) -> bool:
-        return bool(self.source)
-
-    @property
     def source(self) -> str:
         """The storage that we mounted there; empty: none."""
-        try:
-            with open(os.path.join(self._folder, "source"), encoding="utf-8") as file:
-                return file.read()
-        except FileNotFoundError:
-            return ""
+        return _text_of(os.path.join(self._folder, "source"))
 
     def begin(self) -> None:
-        """Begins the record before mounting. Users of a mount before a restart of the machine register again."""
+        """Begins the record before mounting."""
+        self.remove_earlier()
         self.remove()
         os.makedirs(self._users, mode=0o700)
         with open(os.path.join(self._folder, "source"), "w", encoding="utf-8") as file:
@@ -345,6 +334,12 @@ class Record:
     def remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def remove_earlier(self) -> None:
+        """Removes this machine's records of earlier boots."""
+        machine, boot = os.path.split(os.path.dirname(self._folder))
+        for name in set(os.listdir(machine) if os.path.isdir(machine) else ()) - {boot}:
+            shutil.rmtree(os.path.join(machine, name), ignore_errors=True)
+
     def write_settings(self) -> str:
         """The path of a private file with the key, which is never in an argument."""
         path, cache = os.path.join(self._folder, "blobfuse2.yaml"), os.path.join(self._folder, "cache")
@@ -357,6 +352,7 @@ class Record:
 def _blobfuse_settings(cache: str) -> str:
     """JSON, which YAML reads. Only root may let other users in without asking the system's administrator."""
     expiry = ("attribute-expiration-sec", "entry-expiration-sec", "kernel-list-cache-expiration-sec")
+    account = {"account-name": SETTINGS["account"], "account-key": SETTINGS["key"]}
     settings = {
         "allow-other": os.geteuid() == 0,
         "logging": {"type": "syslog", "level": "log_warning"},
@@ -364,15 +360,20 @@ def _blobfuse_settings(cache: str) -> str:
         "libfuse": dict({name: _CACHE_S for name in expiry}, **{"negative-entry-expiration-sec": 1}),
         "file_cache": {"path": cache, "timeout-sec": _CACHE_S},
         "attr_cache": {"timeout-sec": _CACHE_S},
-        "azstorage": {
-            "type": "block",
-            "mode": "key",
-            "account-name": SETTINGS["account"],
-            "account-key": SETTINGS["key"],
-            "container": SETTINGS["container"],
-        },
+        "azstorage": dict(account, type="block", mode="key", container=SETTINGS["container"]),
     }
     return json.dumps(settings)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _text_of(path: str) -> str:
+    """Empty where there is no such file."""
+    with suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        return file.read()
+    return ""
 
 
 def _existing(path: str) -> str:
@@ -386,10 +387,9 @@ def _path() -> str:
 
 
 def _user() -> str:
-    try:
+    with suppress(KeyError, OSError):
         return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.geteuid())
+    return str(os.geteuid())
 
 
 def _no(state: str, sentence: str, fix: str = "") -> Dict[str, str]:

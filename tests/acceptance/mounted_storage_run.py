@@ -100,7 +100,7 @@ class Setup:
 
     def records(self) -> list[Path]:
         homes = (self.machine.home, Path(self.daemon.environment["HOME"]))
-        return [path for home in homes for path in home.glob(".nni-manager/mounts/*/*")]
+        return [path for home in homes for path in home.glob(".nni-manager/mounts/*/*/*/*")]
 
 
 def mounted_for_its_trials(setup: Setup) -> None:

@@ -1,13 +1,16 @@
 """The keeper as a process: one per directory, hard to end by accident, easy to reach, gone when not needed."""
 
+import fcntl
 import os
+import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import zipapp
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +231,75 @@ def test_attach_starts_a_keeper_and_finds_it_again(keeper: KeeperProcess) -> Non
     assert attached.returncode == 0
 
 
+def test_attach_finds_a_keeper_that_another_temporary_folder_has_the_socket_of(keeper: KeeperProcess) -> None:
+    """As where each session has a `TMPDIR` of its own."""
+    directory = keeper.directory / ("d" * 90)
+    arguments = ["-m", "trial_runner.keeper", "attach", "--directory", str(directory)]
+    (keeper.directory / "one").mkdir()
+    (keeper.directory / "two").mkdir()
+    with _Attached(*arguments, TMPDIR=str(keeper.directory / "one")) as attached:
+        pid = attached.ask("hello")["pid"]
+        attached.ask("spawn", **keeper.request("job", "exec sleep 1000"))
+    with _Attached(*arguments, TMPDIR=str(keeper.directory / "two")) as attached:
+        assert attached.ask("hello")["pid"] == pid
+        attached.ask("signal", name="job", grace_s=0)
+
+
+def test_attach_finds_a_keeper_whose_temporary_folder_was_removed(keeper: KeeperProcess) -> None:
+    directory = keeper.directory / ("d" * 90)
+    arguments = ["-m", "trial_runner.keeper", "attach", "--directory", str(directory)]
+    (keeper.directory / "one").mkdir()
+    with _Attached(*arguments, TMPDIR=str(keeper.directory / "one")) as attached:
+        pid = attached.ask("hello")["pid"]
+        attached.ask("spawn", **keeper.request("job", "exec sleep 1000"))
+    shutil.rmtree(keeper.directory / "one")
+    with _Attached(*arguments, TMPDIR=str(keeper.directory)) as attached:
+        assert attached.ask("hello")["pid"] == pid
+        attached.ask("signal", name="job", grace_s=0)
+
+
+def test_attach_leaves_a_socket_of_another_process_alone(keeper: KeeperProcess) -> None:
+    """Its path was that of the keeper which the lock's holder says it has."""
+    directory = keeper.directory / "keeper"
+    directory.mkdir()
+    other = socket.socket(socket.AF_UNIX)
+    other.bind(str(keeper.directory / "other.sock"))
+    other.listen()
+    with _locked(directory, f"{os.getppid()}\n{keeper.directory}/other.sock\n"):
+        done = _run(*_attach(keeper))
+    assert done.returncode == 1 and "No keeper answers at" in done.stderr
+    other.close()
+
+
+def test_process_with_the_number_of_a_keeper_gets_no_signal(keeper: KeeperProcess) -> None:
+    """As on another machine with the same home folder."""
+    directory = keeper.directory / "keeper"
+    directory.mkdir()
+    with subprocess.Popen(["sleep", "1000"]) as innocent, _locked(directory, f"{innocent.pid}\n{directory}/gone\n"):
+        _run(*_attach(keeper))
+        ended = innocent.poll()
+        innocent.kill()
+    assert ended is None
+
+
+def test_keeper_on_another_machine_is_named(keeper: KeeperProcess) -> None:
+    directory = keeper.directory / "keeper"
+    directory.mkdir()
+    with _locked(directory, f"1\n{directory}/gone\nlogin-2\n"):
+        done = _run(*_attach(keeper))
+    assert done.returncode == 1 and done.stderr.startswith(f"The keeper of {directory} runs on login-2, which has the")
+
+
+@contextmanager
+def _locked(directory: Path, text: str) -> Iterator[None]:
+    """The directory is served by a process that `text` tells of, on a machine that is not this one."""
+    with (directory / "keeper.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(text)
+        lock.flush()
+        yield
+
+
 def test_attach_carries_much_both_ways(keeper: KeeperProcess) -> None:
     with _Attached("-m", "trial_runner.keeper", *_attach(keeper)) as attached:
         text = "x" * 5_000_000
@@ -264,9 +336,13 @@ def test_attach_works_from_the_archive(keeper: KeeperProcess, archive: Path) -> 
 class _Attached:
     """A client on the standard input and output of a command."""
 
-    def __init__(self, *arguments: str, cwd: Path = ROOT) -> None:
+    def __init__(self, *arguments: str, cwd: Path = ROOT, **environment: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, *arguments], cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, *arguments],
+            cwd=cwd,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         self._decoder = protocol.Decoder()
         self._messages: list[dict[str, Any]] = []

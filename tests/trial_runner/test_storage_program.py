@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -58,8 +58,17 @@ class Machine:
         path = self.folder / "calls"
         return path.read_text().splitlines() if path.exists() else []
 
-    def ask(self, action: str, storage: dict[str, Any], point: Any, *, before: str = "", **how: Any) -> dict[str, str]:
-        text = before + program(action, storage, str(point), user="id.exp.local", **how)
+    def ask(
+        self,
+        action: str,
+        storage: dict[str, Any],
+        point: Any,
+        *,
+        before: str = "",
+        user: str = "id.exp.local",
+        **how: Any,
+    ) -> dict[str, str]:
+        text = before + program(action, storage, str(point), user=user, **how)
         environment = {"HOME": str(self.home), "PATH": f"{self.programs}:{os.environ['PATH']}"}
         said = subprocess.run(
             [sys.executable, "-c", "import sys; exec(sys.stdin.read())"],
@@ -88,6 +97,66 @@ class Machine:
     def kept(self) -> list[Path]:
         """What it remembers, of mounts of ours."""
         return [path for path in self.folder.rglob(".nni-manager/**/*") if path.is_file() and path.suffix != ".lock"]
+
+
+class Booted:
+    """A machine with mounts, a name and a boot of its own, and the home folder and programs of `machine`."""
+
+    def __init__(self, machine: Machine, point: Path, name: str) -> None:
+        self._machine, self._point, self._name = machine, point, name
+        self._files = {where: machine.folder / f"{name}.{where.rpartition('/')[2]}" for where in self._SHOWN}
+        for path in self._files.values():
+            path.write_text("")
+        self._table = self._files["/proc/self/mountinfo"]
+        self.boot(f"{name}, first")
+        for program_name in ("mount.nfs", "mount", "umount"):
+            machine.has(program_name, self._SCRIPTS.get(program_name, "exit 0"))
+
+    _SHOWN = ("/proc/self/mountinfo", "/proc/sys/kernel/random/boot_id", "/etc/machine-id")
+    _SCRIPTS: ClassVar = {
+        "mount": 'for point; do :; done; echo "1 1 0:1 / $point rw - nfs4 server:/ rw" >> $TABLE',
+        "umount": ": > $TABLE",
+    }
+
+    def boot(self, id: str) -> None:
+        """Begins a boot; no mount lives through it."""
+        self._table.write_text("")
+        self._files["/proc/sys/kernel/random/boot_id"].write_text(id + "\n")
+
+    def ask(self, action: str, user: str) -> str:
+        shown = {where: str(path) for where, path in self._files.items()}
+        before = f"""
+import builtins, os, types
+_open, _shown = builtins.open, {shown!r}
+builtins.open = lambda path, *a, **k: _open(_shown.get(path, path), *a, **k)
+os.uname = lambda: types.SimpleNamespace(nodename={self._name!r})
+os.environ["TABLE"] = {str(self._table)!r}
+"""
+        return self._machine.ask(action, NFS, self._point, before=ROOT + before, user=user)["state"]
+
+    @property
+    def is_mounted(self) -> bool:
+        return bool(self._table.read_text())
+
+
+def test_machines_with_one_home_folder_have_mounts_of_their_own(machine: Machine, tmp_path: Path) -> None:
+    one, other = (Booted(machine, tmp_path / "point", name) for name in ("one", "other"))
+    assert (one.ask("use", "1"), other.ask("use", "2"), one.ask("use", "2")) == ("ready", "ready", "ready")
+    assert one.ask("leave", "2") == "ready" and one.is_mounted, "the first experiment has trials there"
+    assert other.ask("leave", "2") == "absent" and not other.is_mounted
+    assert one.ask("leave", "1") == "absent" and not one.is_mounted
+    assert not machine.kept
+
+
+def test_records_of_an_earlier_boot_are_removed(machine: Machine, tmp_path: Path) -> None:
+    """Where the home folder has another machine's, that one stays."""
+    one, other = (Booted(machine, tmp_path / "point", name) for name in ("one", "other"))
+    assert (one.ask("use", "1"), other.ask("use", "2")) == ("ready", "ready")
+    one.boot("one, second")
+    assert one.ask("leave", "1") == "absent"
+    assert other.is_mounted and [path.name for path in machine.kept if path.parent.name == "users"] == ["2"]
+    assert one.ask("use", "3") == "ready" and one.ask("leave", "3") == "absent" and not one.is_mounted
+    assert other.ask("leave", "2") == "absent" and not other.is_mounted and not machine.kept
 
 
 @pytest.mark.parametrize("action", ["look", "use"])

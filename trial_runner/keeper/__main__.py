@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import List, Optional
 
 from trial_runner import processes
+from trial_runner.keeper import lock_file
 from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
 from trial_runner.keeper.serving.server import Server
 from trial_runner.wire.descriptors import try_lock
@@ -26,12 +27,10 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     _leave_session()
     _keep_descriptors_from_jobs()
-    lock = os.open(os.path.join(directory, "keeper.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(os.path.join(directory, lock_file.NAME), os.O_RDWR | os.O_CREAT, 0o600)
     if not try_lock(lock):
         return _leave_to_other(directory, socket_path, lock, ready_fd)
-    os.ftruncate(lock, 0)
-    # A client with another environment would look for the socket elsewhere.
-    os.pwrite(lock, "{}\n{}\n".format(os.getpid(), socket_path).encode("utf-8", "surrogateescape"), 0)
+    lock_file.write(lock, socket_path)
     _serve_alone(directory, socket_path, job_umask, ready_fd)
     return 0
 
@@ -89,13 +88,12 @@ def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Opt
 
 def _leave_to_other(directory: str, socket_path: str, lock: int, ready_fd: Optional[int]) -> int:
     print("Another keeper serves {} already.".format(directory), file=sys.stderr)
-    pid, _, rest = os.pread(lock, 4096, 0).partition(b"\n")
-    if _answers(rest.strip().decode("utf-8", "surrogateescape") or socket_path):
+    other = lock_file.read(lock)
+    if _answers(other.socket or socket_path):
         _tell_ready(ready_fd)
-        return 0
-    if pid.isdigit():
+    elif lock_file.is_keeper(other.pid, directory):
         # Its socket was removed, or is about to be made: it makes it anew.
-        processes.send_signal(int(pid), signal.SIGUSR1)
+        processes.send_signal(other.pid, signal.SIGUSR1)
     return 0
 
 

@@ -17,7 +17,7 @@ from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.login import log_in
 from nni_manager.machines.waiting_queue import Places
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, happened
 from trial_runner import protocol
 
 #: Seconds between two tries where a person must act, and where that is over by itself.
@@ -27,14 +27,15 @@ _REFUSAL_S = 10.0
 
 
 class Machine(KeeperConnection):
-    """The connection to a machine and its keeper. `python_path`: where its Python is looked for first."""
+    """The connection to a machine and its keeper."""
 
-    def __init__(self, address: Address, connections: Connections, *, python_path: str) -> None:
+    def __init__(self, address: Address, connections: Connections) -> None:
         self.address = address
         #: Ours on it, below the home folder.
         self._folder = f"{connections.identity}/{address.folder}"
         self._place = connections.place
-        self._python_path = python_path
+        #: Where its experiments say that its Python is; the first is tried next.
+        self._python_paths: list[str] = []
         super().__init__(Keeper(self._reach, address.host), connections.shared_object(Places), address.key)
         self._credential: Credential | None = None
         #: Logged in to check a credential, and not used yet.
@@ -48,6 +49,8 @@ class Machine(KeeperConnection):
         #: Logins that were refused a moment ago, with the moment, by the loop's clock.
         self._refusals: dict[Credential, tuple[float, Fault]] = {}
         self._not_before_s = float("-inf")
+        #: Set when the next try must not wait.
+        self._hurried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -95,29 +98,52 @@ class Machine(KeeperConnection):
         self._credential = Credential.parse(credential)
         self._not_before_s = float("-inf")
 
+    # Its Python
+
+    def look_for_python(self, path: str) -> None:
+        """Has Python looked for at `path` first (empty: where the login finds it), by a try that waits at once."""
+        if path in self._python_paths[:1]:
+            return
+        self._python_paths = [path, *(other for other in self._python_paths if other != path)]
+        self._not_before_s = float("-inf")
+        self._hurried.set()
+
     # The keeper's connection
 
     async def _reach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         """A transport to the machine's keeper, made anew. Raises PlatformError."""
+        await self._until_due()
+        python_path = next(iter(self._python_paths), "")
         try:
-            return await self._attach(make_protocol)
+            return await self._attach(make_protocol, python_path)
         except MachineFault as error:
-            self.fault = error.fault
-            if error.fault.is_wrong:
-                self._not_before_s = asyncio.get_running_loop().time() + _WRONG_S
-            if error.fault.is_refusal and self._credential is not None:
-                self._note_refusal(self._credential, error.fault)
-                self._credential = None
+            self._note_fault(error.fault, python_path)
             raise error.fault.error(self.address.host) from error
 
-    async def _attach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        await asyncio.sleep(max(0.0, self._not_before_s - asyncio.get_running_loop().time()))
+    async def _until_due(self) -> None:
+        self._hurried.clear()
+        wait_s = self._not_before_s - asyncio.get_running_loop().time()
+        if wait_s > 0:
+            await happened(self._hurried, asyncio.timeout(wait_s))
+
+    def _note_fault(self, fault: Fault, python_path: str) -> None:
+        """Notes the fault of a try with this path of Python."""
+        self.fault = fault
+        if fault.is_refusal and self._credential is not None:
+            self._note_refusal(self._credential, fault)
+            self._credential = None
+        if self._python_paths and self._python_paths[0] != python_path:
+            return  # another one was named meanwhile, which is tried at once
+        if fault.is_wrong:
+            self._not_before_s = asyncio.get_running_loop().time() + _WRONG_S
+        if fault.subject == "python":  # another experiment may know better
+            self._python_paths = [*self._python_paths[1:], *self._python_paths[:1]]
+
+    async def _attach(self, make_protocol: Callable[[], asyncio.Protocol], python_path: str) -> asyncio.Transport:
         place = None if self._place is None else await asyncio.to_thread(self._place)
         connection = await self._login()
         try:
-            channel, greeting = await arrive(
-                connection, folder=self._folder, python_path=self._python_path, place=place
-            )
+            channel, greeting = await arrive(connection, folder=self._folder, python_path=python_path, place=place)
             transport = channel.hand_over(make_protocol(), connection)
         except EOFError as error:
             connection.abort()

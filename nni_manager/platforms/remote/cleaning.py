@@ -65,9 +65,10 @@ async def _clean(entry: Entry, host: Host, is_deleted: bool) -> str:
         async with host.connections.lease(
             entry.address.key,
             owner,
-            lambda: Machine(entry.address, host.connections, python_path=entry.python_path),
+            lambda: Machine(entry.address, host.connections),
             entry.credential.as_text(),
         ) as lease:
+            lease.connection.look_for_python(entry.python_path)
             machine = await lease.use()
             await orphaned_jobs.at(machine.keeper, owner, lambda: _end_and_remove(machine, host, is_deleted))
     except PlatformError as error:

@@ -107,10 +107,11 @@ class ExperimentMachine:
         async with connections.lease(
             address.key,
             owner,
-            lambda: Machine(self.entry.address, connections, python_path=self.entry.python_path),
+            lambda: Machine(address, connections),
             self.entry.credential.as_text(),
         ) as lease:
             self._lease = lease
+            lease.connection.look_for_python(self.entry.python_path)
             lease.connection.on_health.append(self._on_health)
             try:
                 await self._live(lease)
@@ -160,6 +161,8 @@ class ExperimentMachine:
     def renew(self, entry: Entry) -> None:
         """Takes other fields of the same machine."""
         before, self.entry = self.entry, entry
+        if entry.python_path != before.python_path and self._lease is not None:
+            self._lease.connection.look_for_python(entry.python_path)
         if entry.credential != before.credential and self._lease is not None:
             lease, text = self._lease, entry.credential.as_text()
             self._renewing = asyncio.create_task(lease.renew(text))

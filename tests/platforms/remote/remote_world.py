@@ -94,8 +94,8 @@ class RemoteWorld(KeeperWorld):
     def make(self, **changes: Any) -> RemotePlatform:
         return self._make(self.config([self.machine], **changes), self.recorder)
 
-    def make_of(self, recorder: Recorder) -> RemotePlatform:
-        return self._make(self.config([self.machine]), recorder)
+    def make_of(self, recorder: Recorder, **changes: Any) -> RemotePlatform:
+        return self._make(self.config([self.machine], **changes), recorder)
 
     def make_on_machines(self) -> RemotePlatform:
         """Jobs on the second are led through the same pipes."""

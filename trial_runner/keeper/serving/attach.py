@@ -11,6 +11,7 @@ import threading
 import time
 from typing import List, Optional
 
+from trial_runner.keeper import lock_file
 from trial_runner.launch import PROGRAM
 from trial_runner.wire.foreign_files import write_all
 
@@ -28,13 +29,17 @@ _SERVE = "import sys; sys.path[0] = sys.argv.pop(1); from trial_runner.keeper.__
 
 def attach(directory: str, socket_path: str) -> int:
     """Returns an exit code when either side hangs up."""
-    connected = _connect(socket_path)
+    connected = _find(directory, socket_path)
     for _ in range(_ATTEMPTS):
         if connected is not None:
             break
+        elsewhere = _elsewhere(directory)
+        if elsewhere:
+            print(elsewhere, file=sys.stderr)
+            return 1
         if not _start(directory, socket_path):
             time.sleep(_PAUSE_S)
-        connected = _connect(socket_path)
+        connected = _find(directory, socket_path)
     if connected is None:
         print("No keeper answers at {}: see {}/keeper.log.".format(socket_path, directory), file=sys.stderr)
         return 1
@@ -66,6 +71,35 @@ def _start(directory: str, socket_path: str) -> bool:
         return bool(ready) and bool(os.read(reader, 64))
     finally:
         os.close(reader)
+
+
+def _find(directory: str, socket_path: str) -> Optional[socket.socket]:
+    """A connection to the running keeper; one that was started in another environment may listen elsewhere."""
+    found = _connect(socket_path)
+    if found is not None:
+        return found
+    holder = lock_file.holder(directory)
+    found = _connect(holder.socket) if holder is not None and holder.socket else None
+    if holder is not None and found is not None and _peer(found) != holder.pid:
+        found.close()
+        return None
+    return found
+
+
+def _elsewhere(directory: str) -> str:
+    """The sentence about a keeper that runs on another machine with the same home folder; empty: none does."""
+    holder = lock_file.holder(directory)
+    if holder is None or holder.host in ("", os.uname().nodename) or lock_file.is_keeper(holder.pid, directory):
+        return ""
+    return (
+        "The keeper of {} runs on {}, which has the same home folder as {}: name that machine as `host`, not a name"
+        " that leads to several.".format(directory, holder.host, os.uname().nodename)
+    )
+
+
+def _peer(sock: socket.socket) -> int:
+    """The process that listens at the other end."""
+    return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), sys.byteorder)
 
 
 def _connect(socket_path: str) -> Optional[socket.socket]:
