@@ -79,6 +79,11 @@ class HostKeyJudge:
             return key.get_fingerprint() == self._wanted
         return key.export_public_key().decode().split()[:2] == self._wanted.split()[:2]
 
+    @property
+    def is_content(self) -> bool:
+        """Whether the last key that was judged is not one that the config's fingerprint refuses."""
+        return not self._refused or self._refused[-1] == self._wanted
+
     def fault(self, reason: str) -> Fault:
         """`reason`: asyncssh's, which does not show keys that are revoked."""
         unknown = None

@@ -131,6 +131,10 @@ async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | Non
             if refusal is None:
                 raise
             raise refusal from None  # it has no other key
+        except (asyncssh.ConnectionLost, ConnectionError):
+            if refusal is None or login.judge.is_content:
+                raise
+            raise refusal from None  # as some servers say that they have no other key
 
 
 def _options(login: HostLogin) -> dict[str, Any]:
