@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,7 +93,9 @@ def resume(
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     secrets = {} if experiment_dir else secrets_of_experiment(client, id_, os.environ)
-    with held_interrupts("gone on") as held:
+    # in the background it is left alone: one on hold may have trials that run
+    nothing: AbstractContextManager[list[int]] = nullcontext([])
+    with held_interrupts("gone on") if foreground else nothing as held:
         client.resume(
             id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir), debug=debug, **secrets
         )
