@@ -122,13 +122,25 @@ class ExperimentMachines:
 
     async def look_up(self, config: RemoteConfig) -> dict[str, Known]:
         """All machines of the list, and former ones that have had a job, by key. Raises OSError."""
-        return await asyncio.to_thread(self._look_up, config)
+        await self._locations.load()
+        sections = await asyncio.to_thread(self._sections, config, self._locations.used())
+        listed = {entry.address.key for entry in entries_of(config)}
+        return {
+            key: Known(
+                entry=Entry.of(section if key in listed else {**section, "drain": True}),
+                has_jobs=key in listed or self._locations.has_jobs_on(key),
+            )
+            for key, section in sections.items()
+        }
 
     async def keep(self, config: RemoteConfig) -> None:
         """Writes the machines to the file that the next daemon reads. Raises OSError."""
         if self._host.folder.is_dir():  # a plan is made for no experiment
             async with self._writing:
-                await asyncio.to_thread(lambda: save_machines(self._folder, self._sections(config), self._host.private))
+                used = self._locations.used()
+                await asyncio.to_thread(
+                    lambda: save_machines(self._folder, self._sections(config, used), self._host.private)
+                )
 
     async def start(self) -> None:
         """Starts the use of all machines. Raises BadCredentials when all of them refuse."""
@@ -158,22 +170,10 @@ class ExperimentMachines:
         except OSError as error:
             log.warning("which machines there are is not written down: %s", error)
 
-    def _look_up(self, config: RemoteConfig) -> dict[str, Known]:
-        self._locations.load()
-        listed = {entry.address.key for entry in entries_of(config)}
-        return {
-            key: Known(
-                entry=Entry.of(section if key in listed else {**section, "drain": True}),
-                has_jobs=key in listed or self._locations.has_jobs_on(key),
-            )
-            for key, section in self._sections(config).items()
-        }
-
-    def _sections(self, config: RemoteConfig) -> dict[str, Section]:
+    def _sections(self, config: RemoteConfig, used: Collection[str]) -> dict[str, Section]:
         """The sections of all machines that are in the list, or were used, by key. Blocks."""
         before = load_machines(self._folder, self._host.private)
-        used = {key: section for key, section in before.items() if self._locations.was_used(key)}
-        return used | by_key(_listed(config))
+        return {key: section for key, section in before.items() if key in used} | by_key(_listed(config))
 
     async def _until_first(self) -> None:
         """Returns when a machine can be used and the others have had a moment, too, when it is known that none can,

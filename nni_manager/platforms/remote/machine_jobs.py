@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,21 +24,21 @@ _GONE = "--"
 
 
 class JobLocations:
-    """The file of the machines that jobs were started on. Blocks for moments; it is small and on this machine."""
+    """The file of the machines that jobs were started on, and what it says. Threads write and read the file; what it
+    says changes on the event loop alone, as submissions go through it while others are written down."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
+        #: One write at a time, so that the file's lines stand in the order in which they were taken.
+        self._writing = asyncio.Lock()
         self._machines: dict[str, str] = {}
         self._unwanted: set[str] = set()
         self._gone: set[str] = set()
 
-    def load(self) -> None:
+    async def load(self) -> None:
         """Reads the file. Raises OSError."""
+        lines = await asyncio.to_thread(_lines, self._path)
         self._machines, self._unwanted, self._gone = {}, set(), set()
-        try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return
         for line in lines:
             name, _, machine = line.partition("\t")
             self._take(name, machine)
@@ -57,38 +58,37 @@ class JobLocations:
         """Whether a machine has started jobs that its keeper has not forgotten."""
         return any(at == machine and name not in self._gone for name, at in self._machines.items())
 
-    def was_used(self, machine: str) -> bool:
-        """Whether a job was ever started on a machine; its files stay there until the experiment is deleted."""
-        return machine in self._machines.values()
+    def used(self) -> frozenset[str]:
+        """The machines on which a job was ever started; its files stay there until the experiment is deleted."""
+        return frozenset(self._machines.values())
 
     def is_wanted(self, job_name: str) -> bool:
         return job_name not in self._unwanted
 
-    def put(self, job_name: str, machine: str) -> None:
+    async def put(self, job_name: str, machine: str) -> None:
         """Notes that a job is about to be started on a machine. Raises OSError."""
         if self._machines.get(job_name) != machine or job_name in self._unwanted:
-            self._write([job_name], machine)
+            await self._write([job_name], machine)
 
     def know(self, job_name: str, machine: str) -> None:
         """Notes a job's machine as its handle names it, unless the file has one."""
         self._machines.setdefault(job_name, machine)
 
-    def give_up(self, job_name: str) -> None:
-        """Notes that a job is to end, wherever it is found. Raises OSError."""
-        if job_name not in self._unwanted:
-            self._write([job_name], _UNWANTED)
+    async def give_up(self, job_names: Iterable[str]) -> None:
+        """Notes that jobs are to end, wherever they are found. Raises OSError."""
+        if names := [name for name in job_names if name not in self._unwanted]:
+            await self._write(names, _UNWANTED)
 
-    def note_gone(self, job_names: Iterable[str]) -> None:
+    async def note_gone(self, job_names: Iterable[str]) -> None:
         """Notes that the keeper of these jobs has forgotten them, or is gone. Raises OSError."""
         if names := [name for name in job_names if name not in self._gone]:
-            self._write(names, _GONE)
+            await self._write(names, _GONE)
 
-    def _write(self, job_names: Iterable[str], machine: str) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with Descriptor(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)) as file:
-            os.write(file, "".join(f"{name}\t{machine}\n" for name in job_names).encode())
-        for name in job_names:
-            self._take(name, machine)
+    async def _write(self, job_names: Sequence[str], machine: str) -> None:
+        async with self._writing:
+            await asyncio.to_thread(_append, self._path, "".join(f"{name}\t{machine}\n" for name in job_names))
+            for name in job_names:
+                self._take(name, machine)
 
     def _take(self, job_name: str, machine: str) -> None:
         if machine in (_UNWANTED, _GONE):
@@ -99,6 +99,19 @@ class JobLocations:
             self._machines[job_name] = machine
             self._unwanted.discard(job_name)
             self._gone.discard(job_name)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _append(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Descriptor(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)) as file:
+        os.write(file, text.encode())
 
 
 def _number(job_name: str, first_job: str) -> int:

@@ -170,15 +170,14 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         await self._collect(handles)
-        for handle in handles:
-            self._locations.give_up(handle.job_name)
+        await self._locations.give_up([handle.job_name for handle in handles])
         away = await self._each(handles, self._forget_at)
         if away:
             raise PlatformUnavailable("; ".join(away))
 
     async def _forget_at(self, site: ExperimentMachine, names: Sequence[str]) -> None:
         await site.jobs.forget(names)
-        self._locations.note_gone(names)
+        await self._locations.note_gone(names)
 
     async def _each(
         self, handles: Sequence[JobHandle], ask: Callable[[ExperimentMachine, Sequence[str]], Awaitable[None]]
@@ -238,10 +237,9 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
                 known = await self._machines.look_up(self.config)
             await cleaning.clean(known, self.host, is_deleted=not job_names)
             if self.host.folder.is_dir():  # it may be deleted
-                await asyncio.to_thread(self._locations.note_gone, job_names)
+                await self._locations.note_gone(job_names)
             return
-        for name in job_names:
-            await asyncio.to_thread(self._locations.give_up, name)  # wherever it is found later
+        await self._locations.give_up(job_names)  # wherever they are found later
         for site in self._machines:
             if site.is_up:
                 await site.jobs.forget(job_names)

@@ -3,7 +3,6 @@ to a machine's keeper, with its folder, its command and its environment."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Iterator
@@ -115,7 +114,7 @@ class Starting:
             )
         key = site.entry.address.key
         with _counted(machine, spec.name), _judged(site):
-            await asyncio.to_thread(self._locations.put, spec.name, key)
+            await self._locations.put(spec.name, key)
             report = await site.jobs.submit(spec.name, request, reservation)
         if report.state is not JobState.PENDING and not report.is_untaken:
             site.note_start()

@@ -31,7 +31,7 @@ async def test_job_unknown_to_its_keeper_was_never_taken(world: RemoteWorld) -> 
     async with world.make() as platform:
         first = await running(world, platform, "a")
         spec = dataclasses.replace(world.job("b"), is_repeat=True)
-        platform._locations.put(spec.name, Address.of(world.machine.entry()).key)
+        await platform._locations.put(spec.name, Address.of(world.machine.entry()).key)
         await world.machine.stop()
         unsure = await platform.submit(spec)
         assert isinstance(unsure, JobHandle)

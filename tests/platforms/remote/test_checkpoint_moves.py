@@ -41,7 +41,7 @@ class Machines:
     def attempted(self, trial_id: str, attempt: int, machine: int, content: str | None) -> None:
         """An attempt was on a machine, and left a checkpoint; empty: it left an empty folder, None: none."""
         name = job_name(self.world.recorder.experiment_id, trial_id, attempt)
-        self.platform._locations.put(name, self._key(machine))
+        self.platform._locations.know(name, self._key(machine))
         folder = self.folder(machine, trial_id)
         if content is not None:
             folder.mkdir(parents=True, exist_ok=True)
