@@ -67,7 +67,8 @@ async def experiments(
         await index_file.finish_half_done(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", socket_path(settings.data_dir, "keeper"))
         if await asyncio.to_thread(identity.original_of, settings.data_dir) is not None:
-            await asyncio.to_thread(process.disown)  # first: a start that breaks off here finds the same next time
+            # first: a start that breaks off here finds the same next time
+            await asyncio.to_thread(_disown, process, settings.data_dir)
         name = await asyncio.to_thread(identity.of, settings.data_dir)
         keeper = await stack.enter_async_context(connected(process))
         connections = Connections(name, partial(identity.place, settings.data_dir, secrets.token_hex(8)))
@@ -95,6 +96,17 @@ async def experiments(
         if not supervisor.open_ids and not supervisor.not_opened:
             # it has no job; a command that waits for the daemon's end waits for the keeper's too
             await process.ended(within_s=_KEEPER_END_S)
+
+
+def _disown(keeper: LocalKeeper, data_directory: Path) -> None:
+    """Removes the keeper's folder of a copied data directory. Raises InvalidInput."""
+    try:
+        keeper.disown()
+    except OSError as error:
+        raise InvalidInput(
+            f"{data_directory} is a copy, and its folder keeper is that of the original's trials, which must not be"
+            f" used here; it cannot be removed ({error}): remove it, and start again"
+        ) from error
 
 
 def _prepare_index(data_directory: Path) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nni_manager.client.address import find
+from tests.acceptance.command_line import command_line
 from tests.live_daemon import Daemon
 
 pytestmark = pytest.mark.acceptance
@@ -43,6 +44,19 @@ def test_what_is_done_in_a_copy_leaves_the_original_alone(
     enough.touch()
     daemon.wait(id_, "DONE")
     assert [(trial["status"], trial["attempt"]) for trial in daemon.trials(id_)] == [("SUCCEEDED", 1)] * 2
+
+
+def test_a_copy_that_would_use_the_original_keeper_does_not_start(daemon: Daemon, tmp_path: Path) -> None:
+    data = tmp_path / "second"
+    (daemon.data / "keeper").mkdir(exist_ok=True)
+    shutil.copytree(daemon.data, data, ignore=shutil.ignore_patterns("*.sock", "keeper"))
+    (data / "keeper").symlink_to(daemon.data / "keeper")
+    with command_line(tmp_path) as line:
+        done = line.run("serve", "--no-listen", "--data-dir", data, program="nni-manager")
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2
+    assert f"nni-manager: {data} is a copy" in last and "remove it, and start again" in last
+    assert (daemon.data / "keeper").is_dir()
 
 
 def _config(enough: Path) -> dict[str, Any]:
