@@ -32,13 +32,15 @@ class JobLocations:
         #: One write at a time, so that the file's lines stand in the order in which they were taken.
         self._writing = asyncio.Lock()
         self._machines: dict[str, str] = {}
+        #: Name of a trial's first job → its attempts' numbers → their machines.
+        self._attempts: dict[str, dict[int, str]] = {}
         self._unwanted: set[str] = set()
         self._gone: set[str] = set()
 
     async def load(self) -> None:
         """Reads the file. Raises OSError."""
         lines = await asyncio.to_thread(_lines, self._path)
-        self._machines, self._unwanted, self._gone = {}, set(), set()
+        self._machines, self._attempts, self._unwanted, self._gone = {}, {}, set(), set()
         for line in lines:
             name, _, machine = line.partition("\t")
             self._take(name, machine)
@@ -50,9 +52,9 @@ class JobLocations:
     def machines(self, first_job: str, before: int | None = None) -> list[str]:
         """The keys of the machines of a trial's attempts, or of those before one of this number, of the last one first;
         each once. `first_job`: the name of its first attempt's job."""
-        numbers = {name: _number(name, first_job) for name in self._machines if name.startswith(first_job)}
-        earlier = [(number, name) for name, number in numbers.items() if 0 < number < (before or number + 1)]
-        return list(dict.fromkeys(self._machines[name] for _, name in sorted(earlier, reverse=True)))
+        attempts = self._attempts.get(first_job, {})
+        earlier = sorted((number for number in attempts if before is None or number < before), reverse=True)
+        return list(dict.fromkeys(attempts[number] for number in earlier))
 
     def has_jobs_on(self, machine: str) -> bool:
         """Whether a machine has started jobs that its keeper has not forgotten."""
@@ -72,7 +74,8 @@ class JobLocations:
 
     def know(self, job_name: str, machine: str) -> None:
         """Notes a job's machine as its handle names it, unless the file has one."""
-        self._machines.setdefault(job_name, machine)
+        if job_name not in self._machines:
+            self._place(job_name, machine)
 
     async def give_up(self, job_names: Iterable[str]) -> None:
         """Notes that jobs are to end, wherever they are found. Raises OSError."""
@@ -96,9 +99,14 @@ class JobLocations:
             if machine == _GONE:
                 self._gone.add(job_name)
         elif machine:
-            self._machines[job_name] = machine
+            self._place(job_name, machine)
             self._unwanted.discard(job_name)
             self._gone.discard(job_name)
+
+    def _place(self, job_name: str, machine: str) -> None:
+        self._machines[job_name] = machine
+        first_job, number = _attempt(job_name)
+        self._attempts.setdefault(first_job, {})[number] = machine
 
 
 def _lines(path: Path) -> list[str]:
@@ -114,10 +122,10 @@ def _append(path: Path, text: str) -> None:
         os.write(file, text.encode())
 
 
-def _number(job_name: str, first_job: str) -> int:
-    """The number of an attempt by its job's name; 0: it is of another trial."""
-    suffix = job_name.removeprefix(first_job)
-    return 1 if not suffix else int(suffix[1:]) if suffix[0] == "-" and suffix[1:].isdigit() else 0
+def _attempt(job_name: str) -> tuple[str, int]:
+    """The name of the first job of a trial, and the number of its attempt whose job this is."""
+    number = attempt_directory_of(job_name).partition("-")[2]
+    return (job_name.removesuffix(f"-{number}"), int(number)) if number.isdecimal() else (job_name, 1)
 
 
 #: Seconds for a machine to accept a cancellation; the stop of an experiment waits for it.

@@ -41,6 +41,18 @@ async def test_trials_are_looked_for_while_others_are_written_down(tmp_path: Pat
     assert "three" in locations.used()
 
 
+async def test_machines_of_a_trial_stand_in_the_order_of_its_attempts(tmp_path: Path) -> None:
+    locations = JobLocations(tmp_path)
+    for attempt, machine in ((1, "one"), (2, "two"), (10, "one"), (9, "three")):
+        await locations.put(job_name("exp", "trial", attempt), machine)
+    await locations.put(job_name("exp", "trial1", 2), "four")
+    first = job_name("exp", "trial", 1)
+    assert locations.machines(first) == ["one", "three", "two"]
+    assert locations.machines(first, before=10) == ["three", "two", "one"]
+    assert locations.machines(first, before=1) == []
+    assert locations.machines(job_name("exp", "other", 1)) == []
+
+
 async def test_next_daemon_reads_what_was_noted_last(tmp_path: Path) -> None:
     locations = JobLocations(tmp_path / "service")
     await locations.put("a", "one")
