@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs.experiment import Experiment
-from nni_manager.programs.waiting import ExperimentFailed, StreamEnded, StreamEnds, hand_on, judge
+from nni_manager.programs.waiting import ExperimentFailed, StreamEnded, StreamEnds, StreamReader, judge
 
 if TYPE_CHECKING:
     from nni_manager.programs.progress import State
@@ -69,39 +68,36 @@ class AsyncExperiment:
         while True:
             ends.begin()
             heard = False
-            async for news in self._news(may_start=ends.may_start):
-                if isinstance(news, StreamEnded):
-                    await asyncio.sleep(ends.note(news, heard=heard))
-                    break
-                heard = True
-                if (verdict := judge(news)) is not None:
-                    if not verdict.is_good:
-                        raise ExperimentFailed(verdict.text)
-                    return True
+            async with aclosing(self._news(may_start=ends.may_start)) as states:
+                async for news in states:
+                    if isinstance(news, StreamEnded):
+                        await asyncio.sleep(ends.note(news, heard=heard))
+                        break
+                    heard = True
+                    if (verdict := judge(news)) is not None:
+                        if not verdict.is_good:
+                            raise ExperimentFailed(verdict.text)
+                        return True
             if not await self._call(self._experiment.goes_on, may_start=ends.may_start):
                 raise NniManagerError(await self._call(self._experiment.broken_off))
 
-    async def events(self) -> AsyncIterator[State]:
+    async def events(self) -> AsyncGenerator[State]:
         """Its states, now and after every change, until it is closed. A stream that breaks off ends."""
-        async for news in self._news(may_start=True):
-            if isinstance(news, StreamEnded):
-                return
-            yield news
+        async with aclosing(self._news(may_start=True)) as states:
+            async for news in states:
+                if isinstance(news, StreamEnded):
+                    return
+                yield news
 
-    async def _news(self, *, may_start: bool) -> AsyncIterator[State | StreamEnded]:
+    async def _news(self, *, may_start: bool) -> AsyncGenerator[State | StreamEnded]:
         """Its states, and then the end of their stream."""
         loop, news = asyncio.get_running_loop(), asyncio.Queue[Any]()
-
-        def read() -> None:
-            states = partial(self._experiment.events, may_start=may_start)
-            with suppress(RuntimeError):  # the loop is closed
-                hand_on(states, lambda latest: loop.call_soon_threadsafe(news.put_nowait, latest))
-
-        threading.Thread(target=read, name="events", daemon=True).start()
-        while True:
-            yield (latest := await news.get())
-            if isinstance(latest, StreamEnded):
-                return
+        states = partial(self._experiment.events, may_start=may_start)
+        with closing(StreamReader(states, lambda latest: loop.call_soon_threadsafe(news.put_nowait, latest))):
+            while True:
+                yield (latest := await news.get())
+                if isinstance(latest, StreamEnded):
+                    return
 
     async def stop(self) -> None:
         await self._call(self._experiment.stop)

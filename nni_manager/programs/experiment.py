@@ -18,7 +18,7 @@ from nni_manager.programs.records import Best, Trial, Trials
 if TYPE_CHECKING:
     from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
-    from nni_manager.programs.progress import State
+    from nni_manager.programs.waiting import States
 
 
 class Experiment:
@@ -201,9 +201,9 @@ class Experiment:
         """Asks a trial to end."""
         self._client().kill_trial(self.id, trial_id)
 
-    def events(self, *, may_start: bool = True) -> Iterator[State]:
-        """Its states, now and after every change, until it is closed or the daemon ends. `may_start`: as in `goes_on`.
-        Raises Unreachable where the daemon dies."""
+    def events(self, *, may_start: bool = True) -> States:
+        """Its states, now and after every change, until it is closed or the daemon ends, or `close` of them is called,
+        by any thread. `may_start`: as in `goes_on`. Raises Unreachable where the daemon dies."""
         return self._reached(may_start=may_start).events(self.id)
 
     def goes_on(self, *, may_start: bool) -> bool:
