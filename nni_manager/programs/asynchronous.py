@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, closing
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -46,7 +47,9 @@ class AsyncExperiment:
         return self._experiment.id
 
     async def start(self, *, port: int | None = None, url_prefix: str = "") -> Self:
-        await self._call(self._experiment.start, port=port, url_prefix=url_prefix)
+        """As `Experiment.start`. A call that is cancelled ends when the daemon has answered: an experiment that was
+        made has its `id` then, and is at work."""
+        await _answered(self._experiment.start, port=port, url_prefix=url_prefix)
         return self
 
     async def run(self, *, port: int | None = None, url_prefix: str = "") -> Self:
@@ -140,8 +143,14 @@ class AsyncExperiment:
         await self._call(self._experiment.kill_trial, trial_id)
 
     async def __aenter__(self) -> Self:
-        await self._call(self._experiment.__enter__)
-        return self
+        if self._experiment.is_started:
+            return self
+        try:
+            return await self.start()
+        except asyncio.CancelledError:
+            if self._experiment.is_started:
+                await self.stop()  # `__aexit__` is not called
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
@@ -152,3 +161,16 @@ class AsyncExperiment:
     @staticmethod
     async def _call(function: Callable[Given, Answer], *args: Given.args, **others: Given.kwargs) -> Answer:
         return await asyncio.to_thread(function, *args, **others)
+
+
+async def _answered(function: Callable[Given, Answer], *args: Given.args, **others: Given.kwargs) -> Answer:
+    """Calls the function in a thread, which cannot be interrupted: a cancellation waits for its end."""
+    call = partial(copy_context().run, function, *args, **others)
+    # no task: `asyncio.run` cancels all tasks at its end, but waits for threads
+    calling = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        await asyncio.wait({calling})
+        calling.exception()  # retrieved, so that it is not logged
+        raise
