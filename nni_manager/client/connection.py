@@ -9,12 +9,14 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import socket
+import threading
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from nni_manager.client import address
@@ -63,11 +65,16 @@ def exchange(address: Address, request: Request) -> Answer:
 
 
 @contextmanager
-def open_answer(address: Address, request: Request) -> Iterator[http.client.HTTPResponse]:
-    """An answer of the 2xx kind that is still arriving; leaving closes the connection."""
+def open_answer(
+    address: Address, request: Request, cut_off: CutOff | None = None
+) -> Iterator[http.client.HTTPResponse]:
+    """An answer of the 2xx kind that is still arriving; leaving closes the connection. `cut_off`: may end it earlier,
+    which raises Unreachable here."""
+    cut_off = cut_off or CutOff()
     connection = _connection(address, request.timeout_s)
     try:
         _connect(connection, address)
+        cut_off.watch(connection.sock)
         response = _send(connection, address, request)
         if response.status >= 300:
             raise _error_of(response.status, response.read(), has_next="Retry-After" in response.headers)
@@ -77,7 +84,36 @@ def open_answer(address: Address, request: Request) -> Iterator[http.client.HTTP
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable(_no_answer(address, error)) from error
     finally:
+        cut_off.watch(None)
         connection.close()
+
+
+class CutOff:
+    """Ends an answer for the thread that waits for its next part; called by another thread."""
+
+    def __init__(self) -> None:
+        # a socket that is being closed is not shut down: its number may be another file's by then
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_due = False
+
+    def watch(self, connected: socket.socket | None) -> None:
+        """Sets the socket of the answer; None: it is about to be closed."""
+        with self._lock:
+            self._socket = connected
+            self._shut_if_due()
+
+    def now(self) -> None:
+        """Ends the answer, also one that is still to be opened."""
+        with self._lock:
+            self._is_due = True
+            self._shut_if_due()
+
+    def _shut_if_due(self) -> None:
+        if self._is_due and self._socket is not None:
+            with suppress(OSError):  # the other side has closed it
+                # not the method of TLS sockets, which takes the TLS layer away from a read under way
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 def _connect(connection: http.client.HTTPConnection, address: Address) -> None:
@@ -145,6 +181,32 @@ def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         elif not text and data:
             yield json.loads("\n".join(data))
             data = []
+
+
+class EventStream:
+    """The data of each event of an answer, as they arrive. The connection is opened at the first one, and closed at the
+    end, by `close`, and when nothing refers to the stream any more. Raises Unreachable where the daemon dies."""
+
+    def __init__(self, address: Address, request: Request) -> None:
+        self._cut_off = CutOff()
+        self._events = _events(address, request, self._cut_off)  # no method: it must not refer to this object
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        return next(self._events)
+
+    def close(self) -> None:
+        """Ends the stream, from any thread; a thread that waits for the next event waits no longer."""
+        self._cut_off.now()
+        with suppress(ValueError):  # another thread is reading, and closes the connection
+            self._events.close()
+
+
+def _events(address: Address, request: Request, cut_off: CutOff) -> Generator[dict[str, Any]]:
+    with open_answer(address, request, cut_off) as response:
+        yield from read_events(arriving_lines(response))
 
 
 class Unreachable(NniManagerError):

@@ -13,13 +13,11 @@ from urllib.parse import quote
 from nni_manager.client.address import Address
 from nni_manager.client.connection import (
     Answer,
+    EventStream,
     NobodyListens,
     Query,
     Request,
-    arriving_lines,
     exchange,
-    open_answer,
-    read_events,
 )
 from nni_manager.domain.errors import Ending, NniManagerError, NotFound
 
@@ -225,12 +223,11 @@ class ManagerClient:
         """Parameters and results of all trials that succeeded, with ``pareto`` where there are objectives."""
         return self._get(f"{_experiment(id)}/export")  # type: ignore[return-value]
 
-    def events(self, id: str) -> Iterator[Json]:
+    def events(self, id: str) -> EventStream:
         """The experiment's state, now and after every change, until it is closed or the daemon ends. Raises Unreachable
         where the daemon dies."""
         request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)
-        with open_answer(self.address, request) as response:
-            yield from read_events(arriving_lines(response))
+        return EventStream(self.address, request)
 
     # Code
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, closing
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs.experiment import Experiment
-from nni_manager.programs.waiting import ExperimentFailed, StreamEnded, StreamEnds, hand_on, judge
+from nni_manager.programs.waiting import ExperimentFailed, StreamEnded, StreamEnds, StreamReader, judge
 
 if TYPE_CHECKING:
     from nni_manager.programs.progress import State
@@ -47,7 +47,9 @@ class AsyncExperiment:
         return self._experiment.id
 
     async def start(self, *, port: int | None = None, url_prefix: str = "") -> Self:
-        await self._call(self._experiment.start, port=port, url_prefix=url_prefix)
+        """As `Experiment.start`. A call that is cancelled ends when the daemon has answered: an experiment that was
+        made has its `id` then, and is at work."""
+        await _answered(self._experiment.start, port=port, url_prefix=url_prefix)
         return self
 
     async def run(self, *, port: int | None = None, url_prefix: str = "") -> Self:
@@ -69,39 +71,36 @@ class AsyncExperiment:
         while True:
             ends.begin()
             heard = False
-            async for news in self._news(may_start=ends.may_start):
-                if isinstance(news, StreamEnded):
-                    await asyncio.sleep(ends.note(news, heard=heard))
-                    break
-                heard = True
-                if (verdict := judge(news)) is not None:
-                    if not verdict.is_good:
-                        raise ExperimentFailed(verdict.text)
-                    return True
+            async with aclosing(self._news(may_start=ends.may_start)) as states:
+                async for news in states:
+                    if isinstance(news, StreamEnded):
+                        await asyncio.sleep(ends.note(news, heard=heard))
+                        break
+                    heard = True
+                    if (verdict := judge(news)) is not None:
+                        if not verdict.is_good:
+                            raise ExperimentFailed(verdict.text)
+                        return True
             if not await self._call(self._experiment.goes_on, may_start=ends.may_start):
                 raise NniManagerError(await self._call(self._experiment.broken_off))
 
-    async def events(self) -> AsyncIterator[State]:
+    async def events(self) -> AsyncGenerator[State]:
         """Its states, now and after every change, until it is closed. A stream that breaks off ends."""
-        async for news in self._news(may_start=True):
-            if isinstance(news, StreamEnded):
-                return
-            yield news
+        async with aclosing(self._news(may_start=True)) as states:
+            async for news in states:
+                if isinstance(news, StreamEnded):
+                    return
+                yield news
 
-    async def _news(self, *, may_start: bool) -> AsyncIterator[State | StreamEnded]:
+    async def _news(self, *, may_start: bool) -> AsyncGenerator[State | StreamEnded]:
         """Its states, and then the end of their stream."""
         loop, news = asyncio.get_running_loop(), asyncio.Queue[Any]()
-
-        def read() -> None:
-            states = partial(self._experiment.events, may_start=may_start)
-            with suppress(RuntimeError):  # the loop is closed
-                hand_on(states, lambda latest: loop.call_soon_threadsafe(news.put_nowait, latest))
-
-        threading.Thread(target=read, name="events", daemon=True).start()
-        while True:
-            yield (latest := await news.get())
-            if isinstance(latest, StreamEnded):
-                return
+        states = partial(self._experiment.events, may_start=may_start)
+        with closing(StreamReader(states, lambda latest: loop.call_soon_threadsafe(news.put_nowait, latest))):
+            while True:
+                yield (latest := await news.get())
+                if isinstance(latest, StreamEnded):
+                    return
 
     async def stop(self) -> None:
         await self._call(self._experiment.stop)
@@ -144,8 +143,14 @@ class AsyncExperiment:
         await self._call(self._experiment.kill_trial, trial_id)
 
     async def __aenter__(self) -> Self:
-        await self._call(self._experiment.__enter__)
-        return self
+        if self._experiment.is_started:
+            return self
+        try:
+            return await self.start()
+        except asyncio.CancelledError:
+            if self._experiment.is_started:
+                await self.stop()  # `__aexit__` is not called
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
@@ -156,3 +161,16 @@ class AsyncExperiment:
     @staticmethod
     async def _call(function: Callable[Given, Answer], *args: Given.args, **others: Given.kwargs) -> Answer:
         return await asyncio.to_thread(function, *args, **others)
+
+
+async def _answered(function: Callable[Given, Answer], *args: Given.args, **others: Given.kwargs) -> Answer:
+    """Calls the function in a thread, which cannot be interrupted: a cancellation waits for its end."""
+    call = partial(copy_context().run, function, *args, **others)
+    # no task: `asyncio.run` cancels all tasks at its end, but waits for threads
+    calling = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        await asyncio.wait({calling})
+        calling.exception()  # retrieved, so that it is not logged
+        raise

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +20,10 @@ from nni_manager.programs.records import Best, Trial, Trials
 if TYPE_CHECKING:
     from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
-    from nni_manager.programs.progress import State
+    from nni_manager.programs.waiting import States
+
+#: Held for a moment by `start` of any experiment; a lock of each one's own would keep it from being copied or pickled.
+_STARTS = threading.Lock()
 
 
 class Experiment:
@@ -56,6 +61,7 @@ class Experiment:
         self._place = _place(data_dir, manager, token_file)
         self._source = configuration.source(config, fields, directory)
         self._id = ""
+        self._is_starting = False
 
     @classmethod
     def connect(
@@ -98,11 +104,10 @@ class Experiment:
         where relative paths start, which need not last. `id`: an id of your choice. Raises ConfigInvalid,
         Conflict when it was started already or the id is taken, NniManagerError.
         """
-        if self._id:
-            raise Conflict(f"experiment {self._id} was started already; make another Experiment for another run")
-        source = replace(self._source, is_sent=send_code)
-        client, fields = request.prepare(source, self._place, self._client, _warn)
-        self._id = client.create(**fields, endpoint=_endpoint(port, url_prefix), id=id)
+        with self._starting():
+            source = replace(self._source, is_sent=send_code)
+            client, fields = request.prepare(source, self._place, self._client, _warn)
+            self._id = client.create(**fields, endpoint=_endpoint(port, url_prefix), id=id)
         _warn(warning["message"] for warning in self.state["warnings"])
         return self
 
@@ -146,6 +151,11 @@ class Experiment:
         self._client().delete(self.id)
 
     # What is known of it
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it was made, so that it has an id."""
+        return bool(self._id)
 
     @property
     def id(self) -> str:
@@ -201,9 +211,9 @@ class Experiment:
         """Asks a trial to end."""
         self._client().kill_trial(self.id, trial_id)
 
-    def events(self, *, may_start: bool = True) -> Iterator[State]:
-        """Its states, now and after every change, until it is closed or the daemon ends. `may_start`: as in `goes_on`.
-        Raises Unreachable where the daemon dies."""
+    def events(self, *, may_start: bool = True) -> States:
+        """Its states, now and after every change, until it is closed or the daemon ends, or `close` of them is called,
+        by any thread. `may_start`: as in `goes_on`. Raises Unreachable where the daemon dies."""
         return self._reached(may_start=may_start).events(self.id)
 
     def goes_on(self, *, may_start: bool) -> bool:
@@ -224,7 +234,7 @@ class Experiment:
         return waiting.gone(self.id) if client is None else waiting.broken_off(client, self.id)
 
     def __enter__(self) -> Self:
-        return self if self._id else self.start()
+        return self if self.is_started else self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -238,6 +248,19 @@ class Experiment:
         return (
             html.experiment(self.state, self.trials()) if self._id else "<p>An experiment that was not started yet.</p>"
         )
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Keeps a second call, of another thread, from making a second experiment. Raises Conflict."""
+        with _STARTS:
+            if self._id or self._is_starting:
+                what = f"experiment {self._id} was started already" if self._id else "the experiment is being started"
+                raise Conflict(f"{what}; make another Experiment for another run")
+            self._is_starting = True
+        try:
+            yield
+        finally:
+            self._is_starting = False
 
     def _reached(self, *, may_start: bool) -> ManagerClient:
         """The daemon's client. Raises Unreachable where none runs and none may be started."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from typing import Protocol
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.programs import bars
-from nni_manager.programs.progress import Display, State
-from nni_manager.programs.waiting import ExperimentFailed, StateFeed, StreamEnded, StreamEnds, WaitEnd, Watch
+from nni_manager.programs.progress import Display
+from nni_manager.programs.waiting import ExperimentFailed, StateFeed, States, StreamEnded, StreamEnds, WaitEnd, Watch
 
 #: Seconds between two looks at the time while no state arrives.
 _TICK_S = 0.5
@@ -23,7 +23,7 @@ class Followed(Protocol):
     @property
     def id(self) -> str: ...
 
-    def events(self, *, may_start: bool) -> Iterator[State]: ...
+    def events(self, *, may_start: bool) -> States: ...
 
     def stop(self) -> None: ...
 
@@ -58,8 +58,8 @@ def _verdict(experiment: Followed, end_s: float | None, display: Display) -> Wai
             before = watch.states
             ends.begin()
             try:
-                feed = StateFeed(partial(experiment.events, may_start=ends.may_start))
-                return _until_verdict(feed, watch, end_s)
+                with closing(StateFeed(partial(experiment.events, may_start=ends.may_start))) as feed:
+                    return _until_verdict(feed, watch, end_s)
             except StreamEnded as end:
                 wait_s = ends.note(end, heard=watch.states > before)
             if not _pause(wait_s, end_s):

@@ -8,9 +8,10 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nni_manager.client.formats import direction, number
 from nni_manager.domain.errors import NniManagerError
@@ -38,13 +39,24 @@ class StreamEnded(Exception):
         self.in_order = in_order
 
 
-class StateFeed:
-    """The states of an experiment as they arrive: a thread calls `states` and reads it to the end."""
+class States(Protocol):
+    """A stream of states. `close` may be called while another thread waits for the next one."""
 
-    def __init__(self, states: Callable[[], Iterable[State]]) -> None:
+    def __iter__(self) -> Iterator[State]: ...
+
+    def close(self) -> None: ...
+
+
+class StateFeed:
+    """The states of an experiment as they arrive: a thread calls `states` and reads it to the end, or until `close`."""
+
+    def __init__(self, states: Callable[[], States]) -> None:
         self._queue: queue.SimpleQueue[State | StreamEnded] = queue.SimpleQueue()
-        # a daemon thread: an abandoned stream must not keep the process alive
-        threading.Thread(target=hand_on, args=(states, self._queue.put), name="events", daemon=True).start()
+        self._reader = StreamReader(states, self._queue.put)
+
+    def close(self) -> None:
+        """Closes the stream. Its thread ends."""
+        self._reader.close()
 
     def next(self, timeout_s: float | None) -> State | None:
         """The newest state; None when no state arrived for `timeout_s`. Raises StreamEnded."""
@@ -63,17 +75,43 @@ class StateFeed:
         return news
 
 
-def hand_on(states: Callable[[], Iterable[State]], put: Callable[[State | StreamEnded], object]) -> None:
-    """Reads a stream of states, in a thread, and puts each of them, and then its end, where another takes them."""
-    in_order = False
-    try:
-        for state in states():
-            put(state)
-        in_order = True
-    except Exception as error:  # the caller asks the daemon again, and gets the reason
-        log.debug("the events broke off: %s", error)
-    finally:
-        put(StreamEnded(in_order=in_order))
+class StreamReader:
+    """Reads a stream of states in a thread, and puts each of them, and then its end, where another takes them."""
+
+    def __init__(self, states: Callable[[], States], put: Callable[[State | StreamEnded], object]) -> None:
+        self._states = states
+        self._put = put
+        self._stream: States | None = None
+        self._is_closed = False
+        # a daemon thread: a stream that is still being opened must not keep the process alive
+        threading.Thread(target=self._read, name="events", daemon=True).start()
+
+    def close(self) -> None:
+        """Closes the stream, also one that is still being opened, and so ends the thread. Else each wait with a limit
+        would leave a thread and a connection behind."""
+        self._is_closed = True
+        if self._stream is not None:
+            with suppress(ValueError):  # a generator, such as a subclass's `events`, cannot be closed while it is read
+                self._stream.close()
+
+    def _read(self) -> None:
+        in_order = False
+        try:
+            for state in self._opened():
+                self._put(state)
+            in_order = True
+        except Exception as error:  # the caller asks the daemon again, and gets the reason
+            log.debug("the events broke off: %s", error)
+        finally:
+            with suppress(RuntimeError):  # the loop that it is put into is closed
+                self._put(StreamEnded(in_order=in_order))
+
+    def _opened(self) -> Iterable[State]:
+        self._stream = stream = self._states()
+        if self._is_closed:
+            stream.close()
+            return ()
+        return stream
 
 
 #: Seconds before each next try; after so many ends in a row no more is tried.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from nni_manager.scheduler.experiments import commands
+from nni_manager.store import private
 from tests.api.services import EXPERIMENTS, Acted, add_trial, create, shown
 from tests.api.test_api_services import by_name
 from tests.api.world import World
@@ -119,3 +124,25 @@ async def test_service_fields_need_training_service(api: httpx.AsyncClient, worl
     id_ = await create(api, world)
     answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"now": True})
     assert (answer.status_code, "now: belongs to trainingService" in answer.text) == (400, True)
+
+
+async def test_secret_of_a_change_is_kept_while_that_is_stored_and_not_yet_in_use(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that was removed before may be gone at that moment."""
+    id_ = await create(api, world)
+    experiment = world.supervisor.find(id_)
+    here = asyncio.get_running_loop()
+
+    def load(path: Path) -> private.Kept:
+        asyncio.run_coroutine_threadsafe(experiment.loop._services.forget_secrets(), here).result(10)
+        return private.load(path)
+
+    monkeypatch.setattr(commands, "private", SimpleNamespace(load=load))
+    section = {"platform": "scripted", "token": "${BEE_TOKEN}", "acceptedToken": "0" * 64}
+    answer = await change(api, id_, LOCAL, section, secrets={"${BEE_TOKEN}": "right"})
+    assert answer.is_success, answer.text
+    stored = experiment.folder.private
+    assert private.load(stored).secrets == {"${BEE_TOKEN}": "right"} and experiment.loop.missing is None
+    await change(api, id_, LOCAL)
+    await shown(api, id_, lambda _: not private.load(stored).secrets)

@@ -7,11 +7,13 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import launcher
 from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.index import index
@@ -142,3 +144,31 @@ async def test_a_folder_that_cannot_be_removed_stays_noted(
     monkeypatch.setattr(Folder, "remove", lambda _: ["db: it is in use"])
     assert (await api.delete(f"{EXPERIMENTS}/stuck")).status_code == 204
     assert await noted(world) == ["stuck"] and await world.service.entries() == []
+
+
+async def test_resume_that_is_cancelled_leaves_folder_and_index_stopped(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the daemon ends meanwhile: the thread goes on."""
+    folder = await world.add("resumed")
+    begun, go_on, over = asyncio.Event(), threading.Event(), threading.Event()
+    loop, reopen = asyncio.get_running_loop(), launcher.experiment_folder.reopen
+
+    def slow(*given: Any) -> ExperimentStatus:
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait(10)
+        try:
+            return reopen(*given)
+        finally:
+            over.set()
+
+    monkeypatch.setattr(launcher.experiment_folder, "reopen", slow)
+    resuming = asyncio.create_task(api.post(f"{EXPERIMENTS}/resumed/resume"))
+    await begun.wait()
+    resuming.cancel()
+    await asyncio.wait({resuming}, timeout=0.1)
+    go_on.set()
+    await asyncio.wait({resuming})
+    assert resuming.cancelled() and await asyncio.to_thread(over.wait, 10)
+    listed, stored = await world.service.entry("resumed"), await asyncio.to_thread(index.read_folder, folder)
+    assert (listed.status, listed.is_open) == (stored.status, stored.is_open) == (ExperimentStatus.STOPPED, False)

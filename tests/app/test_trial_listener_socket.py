@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Collection
+import threading
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -45,13 +46,14 @@ async def opened(
     allowed: bool = True,
     at_work: Collection[str] = (),
     warnings: DaemonWarnings | None = None,
+    neighbour: Callable[[], int] | None = None,
     **settings: object,
 ) -> AsyncIterator[tuple[TrialListenerSocket, Listeners]]:
     """A daemon's listeners, without the daemon. `at_work`: its open experiments."""
     listeners = Listeners(Says("service"))
     chosen = {"trial_host": "127.0.0.1", "port": 0, **settings}
     made = Settings(data_dir=data, **chosen)  # type: ignore[arg-type]
-    listener = TrialListenerSocket(made, warnings or DaemonWarnings(), allowed=allowed)
+    listener = TrialListenerSocket(made, warnings or DaemonWarnings(), allowed=allowed, neighbour=neighbour)
     listener.bind(listeners, Says("trials"), at_work.__contains__)
     yield listener, listeners
     await listeners.close()
@@ -356,3 +358,17 @@ def test_our_own_address_is_one_of_ours() -> None:
     with socket.socket() as probe:
         probe.bind((trial_listener._own_address("192.0.2.1"), 0))
     assert ":" in trial_listener._own_address("2001:db8::1")
+
+
+async def test_port_of_an_endpoint_is_looked_up_on_the_loop(tmp_path: Path) -> None:
+    """Endpoints are opened there meanwhile; another thread would meet them half changed."""
+    asked: list[threading.Thread] = []
+
+    def neighbour() -> int:
+        asked.append(threading.current_thread())
+        return 0
+
+    async with opened(tmp_path, neighbour=neighbour) as (listener, _):
+        await listener.open("exp1")
+        await listener.close("exp1")
+    assert asked == [threading.current_thread()]

@@ -34,8 +34,21 @@ def test_end_of_a_stream_is_not_taken_for_the_death_of_its_daemon(last: bytes) -
             next(events)
 
 
-def _answer(server: socket.socket, text: bytes) -> None:
+def test_stream_that_is_not_used_any_more_is_closed() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as daemon:
+        end = daemon.submit(_answer, server, head + b"b\r\ndata: 1\n\n\n\r\n", b"")
+        for event in ManagerClient(Address(port=server.getsockname()[1])).events("exp1"):
+            assert event == 1
+            break
+        assert end.result(timeout=10) is None
+
+
+def _answer(server: socket.socket, text: bytes, then: bytes | None = None) -> None:
+    """Answers a request; `then`: received after it."""
     connection, _ = server.accept()
     with connection:
+        connection.settimeout(10)
         connection.recv(65536)
         connection.sendall(text)
+        assert then is None or connection.recv(1) == then

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from starlette.types import ASGIApp
@@ -167,7 +168,8 @@ class TrialListenerSocket:
     async def _reserve(self) -> Reserved:
         """Raises PlatformUnavailable."""
         try:
-            found = await reserve_in_thread(self._choose)
+            # the neighbour is looked up here: endpoints are opened on the loop meanwhile
+            found = await reserve_in_thread(partial(self._choose, self._neighbour()))
         except (AlreadyOwned, InvalidInput, OSError) as error:
             raise PlatformUnavailable(f"the trial listener cannot be opened: {error}", refused=True) from None
         return found if self._tls is None else replace(found, address=f"https{found.address.removeprefix('http')}")
@@ -179,10 +181,9 @@ class TrialListenerSocket:
         except OSError as error:
             raise PlatformUnavailable(f"the trial listener's port cannot be noted: {error}", refused=True) from None
 
-    def _choose(self) -> Reserved:
+    def _choose(self, neighbour: int) -> Reserved:
         """The stored port while jobs of an earlier daemon may know it; else the configured one, else any free one."""
         stored = self._file.read()
-        neighbour = self._neighbour()
         self._expected = self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
         is_known = stored is not None and any(map(self._is_at_work, stored.experiments))
         found = self._take_again(stored) if stored and is_known else self._take_new()

@@ -152,14 +152,8 @@ class Launcher:
             # not
             async with self._listed(opened):
                 await self._supervisor.closed_ones.release(id_)
-                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, endpoint, now_ms, how)
-                try:
+                async with _reopened(entry, endpoint, now_ms, how):
                     await self._supervisor.open(opened)
-                except BaseException:
-                    await asyncio.to_thread(
-                        experiment_folder.restore_status, entry.folder, status, entry.ended_ms or now_ms
-                    )
-                    raise
             self._supervisor.viewed.discard(id_)
 
     @asynccontextmanager
@@ -191,6 +185,23 @@ class Launcher:
         await experiment.database.try_write(lambda c: _clear(c, now_ms))
         experiment.changes.note()
         experiment.try_again()
+
+
+@asynccontextmanager
+async def _reopened(entry: Entry, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> AsyncIterator[None]:
+    """Resumes the stopped experiment in its folder; restores its former status on failure. When cancelled, it waits for
+    the thread, which may still store that the experiment runs."""
+    reopen = partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how)
+    reopening = asyncio.ensure_future(asyncio.to_thread(reopen))
+    try:
+        await asyncio.shield(reopening)
+        yield
+    except BaseException:
+        await asyncio.wait({reopening})
+        if not reopening.cancelled() and reopening.exception() is None:
+            status, ended_ms = reopening.result(), entry.ended_ms or now_ms
+            await asyncio.to_thread(experiment_folder.restore_status, entry.folder, status, ended_ms)
+        raise
 
 
 def _announce(connection: sqlite3.Connection, submission: Submission, folder: Folder) -> None:

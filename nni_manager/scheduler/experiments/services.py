@@ -6,13 +6,14 @@ Training services are added, changed and removed while the experiment runs.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.config import credentials
+from nni_manager.config import credentials, experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import StoreError
@@ -35,9 +36,9 @@ from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import Make, TrainingService
 from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener
 from nni_manager.scheduler.turns.turn import Result
-from nni_manager.store import private
+from nni_manager.store import private, stored_config
 from nni_manager.store.database import Database
-from nni_manager.store.experiment import jobs
+from nni_manager.store.experiment import experiments, jobs
 from nni_manager.store.folder import Folder
 
 
@@ -137,9 +138,9 @@ class Services:
 
     async def forget_secrets(self) -> None:
         """Removes the secrets that no service refers to any more."""
-        kept = credentials.known(self._build.spec.now, [service.spec for service in self.all.values()])
+        in_use = [service.spec for service in self.all.values()]
         with suppress(StoreError):  # else the next time
-            await asyncio.to_thread(private.keep_only, self._build.folder.private, kept)
+            await self._build.database.try_write(lambda c: _forget_secrets(c, self._build.folder, in_use))
 
     def _maker(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> Make:
         adapter = registry.adapter_of(platform)
@@ -169,6 +170,13 @@ class Services:
             private=private.ServiceText(self._build.folder.private, name),
             storage_key=self._build.row.storage_key,
         )
+
+
+def _forget_secrets(connection: sqlite3.Connection, folder: Folder, in_use: Iterable[PlatformSpec]) -> None:
+    """Keeps the secrets of the stored config and of the services `in_use`. It is a write of the database, so that it
+    comes before or after a change that stores a config with its secrets, and never between the two."""
+    spec = experiment_file.from_canonical(stored_config.read(experiments.load(connection).config, folder.database))
+    private.keep_only(folder.private, credentials.known(spec, in_use))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
