@@ -63,25 +63,23 @@ class CodeFolders:
         return next((one for one in folders if one.name == "tree" and one.parent.parent == self.root), None)
 
     def draft(self) -> Path:
-        """An empty folder for an upload; the caller removes it."""
+        """An empty folder for an upload; the caller removes it, or hands it to `keep`."""
         with _classified(self.root):
             self.root.mkdir(mode=0o700, exist_ok=True)
             self.sweep()
             return Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self.root))
 
     def keep(self, sha256: str, draft: Path) -> Path:
-        """Unpacks the file ``archive`` of a draft and moves the result atomically to its place, which is returned.
+        """Unpacks the file ``archive`` of a draft and moves the result atomically to its place, which is returned; the
+        draft is removed.
 
         Raises InvalidInput for an invalid archive.
         """
-        from nni_manager.code_archive import unpack  # 40 ms to import, and most daemons do not need it
-
-        made = draft / "made"
-        with _classified(self.root):
-            for folder in (made, made / "tree"):
-                folder.mkdir(mode=0o700)
-            unpack(draft / "archive", made / "tree")
-            self._settle(made, self._place(sha256))
+        try:
+            with _classified(self.root):
+                self._unpack(draft, self._place(sha256))
+        finally:
+            _remove(draft)
         return self._place(sha256) / "tree"
 
     def sweep(self) -> None:
@@ -104,6 +102,15 @@ class CodeFolders:
         doomed = self.root / f"{_DOOMED}{time.time_ns()}"
         folder.rename(doomed)
         _remove(doomed)
+
+    def _unpack(self, draft: Path, place: Path) -> None:
+        from nni_manager.code_archive import unpack  # 40 ms to import, and most daemons do not need it
+
+        made = draft / "made"
+        for folder in (made, made / "tree"):
+            folder.mkdir(mode=0o700)
+        unpack(draft / "archive", made / "tree")
+        self._settle(made, place)
 
     def _settle(self, made: Path, folder: Path) -> None:
         try:
@@ -187,9 +194,11 @@ async def send(sha256: Sha256, request: Request, response: Response, context: Co
         found = await _write(request.stream(), draft / "archive")
         if found != sha256:
             raise InvalidInput(f"what was sent has the SHA-256 {found} and not the one of its address; send it again")
-        made = await asyncio.to_thread(folders.keep, sha256, draft)
-    finally:
+    except BaseException:
         await asyncio.to_thread(_remove, draft)
+        raise
+    # a thread goes on when the request is cancelled: it alone may remove the draft from which it moves the tree
+    made = await asyncio.shield(asyncio.to_thread(folders.keep, sha256, draft))
     return Code(sha256=sha256, directory=str(made))
 
 

@@ -2,7 +2,7 @@
 
 Below both mount points lies, per experiment::
 
-    FOLDER/.nni-storage          a mark: a container without it has mounted something else
+    FOLDER/.nni-storage.SERVICE  a mark: a container without it has mounted something else
     FOLDER/runner-HASH.pyz       the trial runner
     FOLDER/code-HASH.tar.gz      the packed code directory; each put there once
     FOLDER/TRIAL-checkpoint/     the checkpoints of a trial, for all its attempts
@@ -25,8 +25,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import secrets
 import shlex
 import shutil
 import stat
@@ -44,10 +42,10 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive
 from nni_manager.platform_kit.section_model import folder_mode
 from nni_manager.shared_storage import storage_folders
+from nni_manager.shared_storage.shared_files import ServiceMark, write_once, write_whole
 from trial_runner import protocol
 from trial_runner.wire import removal
 
-MARK_FILE = ".nni-storage"
 START_FILE = "run.sh"
 #: Seconds that a container waits for the mark: what was written here a moment ago may not be seen there yet.
 _PATIENCE_S = 15
@@ -75,17 +73,19 @@ class _Shared:
 
 class MountedStorage:
     """The mounted storage of one experiment and service. `here`: where it is mounted on this machine; `there`: in
-    containers, absolute; `folder`: the experiment's below both; `mode`: of that.
+    containers, absolute; `folder`: the experiment's below both; `mode`: of that; `service`: its name.
 
     Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
     """
 
-    def __init__(self, here: Path, there: str, folder: str, mode: int) -> None:
+    def __init__(self, here: Path, there: str, folder: str, mode: int, service: str) -> None:
         self.here = here / folder
         self.there = f"{there.rstrip('/')}/{folder}"
         self._mount_point, self._there_point = here, there
         self._folder, self._mode = folder, mode
-        self._mark = ""
+        self._mark = ServiceMark(self.here, service)
+        #: The text of the mark; empty: it was not put there yet.
+        self._token = ""
         self._runner = _Shared(name="", sha256="")
         self._code: dict[Path, _Shared] = {}
         self._putting = asyncio.Lock()
@@ -94,7 +94,7 @@ class MountedStorage:
     def of(cls, host: Host, here: Path, there: str, mode: object) -> Self:
         """The storage of a service's jobs, in the experiment's own folder. `mode`: as the section has it."""
         folder = storage_folders.experiment_folder(host.experiment_id, host.storage_key)
-        return cls(here, there, folder, folder_mode(mode))
+        return cls(here, there, folder, folder_mode(mode), host.service)
 
     def attempt(self, attempt_directory: str) -> AttemptFolder:
         """The folder of an attempt; `attempt_directory`: its name, or any path that ends with it."""
@@ -125,9 +125,9 @@ class MountedStorage:
         `replica`: empty for the process that reports; else text of which the shell makes the name of one that does not.
         """
         # mount points and ids need no quotes; anything else gets them
-        mark, script = shlex.quote(f"{self.there}/{MARK_FILE}"), shlex.quote(f"{folder.there}/{START_FILE}")
+        mark, script = shlex.quote(f"{self.there}/{self._mark.name}"), shlex.quote(f"{folder.there}/{START_FILE}")
         wait = f"n=0; until [ -e {mark} ] || [ $n -ge {_PATIENCE_S} ]; do n=$((n+1)); sleep 1; done"
-        look = f"[ x$(cat {mark}) = x{self._mark} ] || exit {EXIT_OTHER_STORAGE}"
+        look = f"[ x$(cat {mark}) = x{self._token} ] || exit {EXIT_OTHER_STORAGE}"
         copy = f"s=$(mktemp) || exit {protocol.EXIT_CANNOT_START}; cp {script} $s"
         check = f"[ x$(sha256sum $s | cut -c 1-64) = x{folder.script_sha256} ] || exit {protocol.EXIT_BAD_CODE}"
         return f"{wait}; {look}; {copy}; {check}; exec sh $s {replica}".rstrip()
@@ -153,33 +153,33 @@ class MountedStorage:
         await asyncio.to_thread(removal.remove, str(whole))
 
     async def remove_shared(self) -> None:
-        """Removes the files that all attempts use, until one needs them again. What trials left is their user's."""
+        """Removes the files that all attempts use, until one needs them again; those that another service of the
+        experiment uses, too, stay. What trials left is their user's."""
         async with self._putting:
             self._code.clear()
-            await self._in_thread(self._remove_shared)
+            await self._in_thread(self._mark.remove)
 
     # Blocks
-
-    def _remove_shared(self) -> None:
-        for pattern in (MARK_FILE, "runner-*.pyz", "code-*.tar.gz"):
-            for path in self.here.glob(pattern):
-                path.unlink(missing_ok=True)
 
     def _put_shared(self, code: Path) -> None:
         if not self._mount_point.is_dir():
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
-        if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
+        if self._is_put(code):
             return
         storage_folders.make_passage(self._mount_point, "", self._folder, self._mode)
         archive = runner_archive()
         digest = hashlib.sha256(archive).hexdigest()
-        self._runner = _Shared(name=f"runner-{digest[:16]}.pyz", sha256=digest)
-        write_once(self.here / self._runner.name, lambda draft: draft.write_bytes(archive), digest)
+        runner = _Shared(name=f"runner-{digest[:16]}.pyz", sha256=digest)
         packed = _Shared(name=f"code-{code.name}", sha256=storage_folders.sha256_of(code))
-        write_once(self.here / packed.name, lambda draft: shutil.copyfile(code, draft), packed.sha256)
-        write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
-        self._mark = (self.here / MARK_FILE).read_text(encoding="ascii").strip()
-        self._code[code] = packed
+        with self._mark.put() as token:
+            write_once(self.here / runner.name, lambda draft: draft.write_bytes(archive), runner.sha256)
+            write_once(self.here / packed.name, lambda draft: shutil.copyfile(code, draft), packed.sha256)
+        self._token, self._runner, self._code[code] = token, runner, packed
+
+    def _is_put(self, code: Path) -> bool:
+        if (packed := self._code.get(code)) is None:
+            return False
+        return all((self.here / name).exists() for name in (self._mark.name, self._runner.name, packed.name))
 
     def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: _Shared, before: str) -> AttemptFolder:
         folder = self.attempt(spec.attempt_directory)
@@ -187,7 +187,7 @@ class MountedStorage:
             storage_folders.make_open(self._mount_point, f"{self._folder}/{name}")
         script = self._script(folder, variables, code, before)
         for name, text in ((protocol.PARAMETER_FILE, spec.parameter_record), (START_FILE, script)):
-            _write(folder.here / name, partial(Path.write_text, data=text, encoding="utf-8"))
+            write_whole(folder.here / name, partial(Path.write_text, data=text, encoding="utf-8"))
         return replace(folder, script_sha256=hashlib.sha256(script.encode()).hexdigest())
 
     def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: _Shared, before: str) -> str:
@@ -254,22 +254,3 @@ if [ "$(sha256sum "$runner" | cut -c 1-64)" != {{runner_sha256}} ]; then
 fi
 exec python3 "$runner"
 """
-
-
-def write_once(path: Path, write: Callable[[Path], object], sha256: str = "") -> None:
-    """Writes a file whole or not at all; what is there stays, as a job may be reading it, unless it has another SHA-256
-    than the one given. Raises OSError."""
-    if storage_folders.has_sha256(path, sha256) if sha256 else path.exists():
-        return
-    _write(path, write)
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Writes a file whole or not at all, in place of one that is there."""
-    draft = path.with_name(f".{secrets.token_hex(4)}.tmp")
-    try:
-        write(draft)
-        draft.chmod(0o644)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)

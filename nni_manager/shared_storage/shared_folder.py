@@ -43,7 +43,7 @@ from nni_manager.platform_kit.contract import ConfigT, Host, Platform, Preflight
 from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage import storage_folders
 from nni_manager.shared_storage.job_folders import read_stretch
-from nni_manager.shared_storage.mounted_storage import write_once
+from nni_manager.shared_storage.shared_files import ServiceMark, write_once
 from nni_manager.shared_storage.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
 from nni_manager.shared_storage.storage_folders import sha256_of, unpack_command
 from trial_runner import protocol
@@ -54,7 +54,6 @@ log = logging.getLogger(__name__)
 KINDS = frozenset({"NFS", "AzureBlob"})
 OUTPUT_FOLDER = "nnioutput"
 _ROOT = "nni"
-_MARK = ".nni-storage."
 #: Seconds for which a mount that was just looked at is believed to be there.
 _BELIEVED_S = 10.0
 _PIECE_BYTES = 1024 * 1024
@@ -79,12 +78,12 @@ class SharedFolder:
         self._in_containers = in_containers
         self._point = Path(str(self.section["localMountPoint"]))
         self._user = f"{host.connections.identity}.{host.experiment_id}.{host.service}"
-        self._mark_name = f"{_MARK}{host.service}"
         self._folder = storage_folders.experiment_folder(host.experiment_id, host.storage_key)
         #: The experiment's folder, below the mount point.
         self._name = f"{_ROOT}/{self._folder}"
         #: The experiment's folder, as this machine sees it.
         self.here = self._point / self._name
+        self._mark = ServiceMark(self.here, host.service)
         self._readying = asyncio.Lock()
         self._believed_until_s = float("-inf")
         #: Mark and code are there, as far as was looked.
@@ -152,7 +151,7 @@ class SharedFolder:
             if not self._is_put:
                 await self._in_thread(lambda: self._put_shared(archive))
                 self._is_put = True
-        return Mark(file=f"{self._name}/{self._mark_name}", text=self._token)
+        return Mark(file=f"{self._name}/{self._mark.name}", text=self._token)
 
     async def place(self, spec: JobSpec) -> None:
         """Makes the attempt's folder; repeatable. Raises SubmitRejected, too."""
@@ -181,7 +180,7 @@ class SharedFolder:
         )
         unpack = unpack_command(python, f"{there}/{self.archive}", f"{trial}/{protocol.CODE_FOLDER}", self._sha256)
         return (
-            f'[ "$(cat {shlex.quote(f"{there}/{self._mark_name}")} 2>/dev/null)" = {self._token} ] ||'
+            f'[ "$(cat {shlex.quote(f"{there}/{self._mark.name}")} 2>/dev/null)" = {self._token} ] ||'
             f" {{ echo {words} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
             f"rm -rf {code} && mkdir -p {code} {output} && {unpack} && cd {code} ||"
             f" {{ echo {failure} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
@@ -234,12 +233,12 @@ class SharedFolder:
             log.warning("what %s printed is not on the shared storage: %s", job_name, error)
 
     async def leave(self) -> None:
-        """Removes code and mark of a stopped experiment, and the mount that the manager has made for it."""
+        """Removes the mark, the code unless another service uses it, and the mount that the manager has made."""
         async with self._readying:
             self._disbelieve()
             with suppress(PlatformUnavailable):
                 await self._look()
-                await self._in_thread(self._remove_shared)
+                await self._in_thread(self._mark.remove)
         if self._may_mount:
             answer = await ask_here(self._program_here("leave"))
             if answer.sentence:
@@ -252,10 +251,9 @@ class SharedFolder:
         storage_folders.make_passage(self._point, _ROOT, f"{self._folder}/trials", self._mode)
         self.archive = f"code-{archive.name}"
         self._sha256 = sha256_of(archive)
-        write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft), self._sha256)
-        mark = self.here / self._mark_name
-        write_once(mark, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
-        self._token = mark.read_text(encoding="ascii").strip()
+        with self._mark.put() as token:
+            write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft), self._sha256)
+        self._token = token
 
     def _put_attempt(self, spec: JobSpec) -> None:
         name = f"{self._name}/trials/{attempt_directory_of(spec.name)}"
@@ -264,12 +262,6 @@ class SharedFolder:
         folder = self._point / name
         record = spec.parameter_record
         write_once(folder / protocol.PARAMETER_FILE, lambda draft: draft.write_text(record, encoding="utf-8"))
-
-    def _remove_shared(self) -> None:
-        (self.here / self._mark_name).unlink(missing_ok=True)
-        if not list(self.here.glob(f"{_MARK}*")):  # of another service; its trials may still run
-            for path in self.here.glob("code-*.tar.gz"):
-                path.unlink(missing_ok=True)
 
     # Helpers
 

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tarfile
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from nni_manager.api import code as code_routes
 from nni_manager.api.application import create_application
 from nni_manager.api.code import CodeFolders
 from nni_manager.code_archive import pack
+from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.experiments import code as own_code_module
 from tests.api.world import World
 from tests.trial_runner.deep_tree import deep_tree_at
@@ -115,6 +117,38 @@ async def test_interrupted_upload_leaves_no_files(world: World, api: httpx.Async
 
     assert (await api.put(sent.path, content=halves())).status_code == 503
     assert left(world) == []
+
+
+async def test_code_is_whole_or_not_there_when_the_daemon_ends_meanwhile(
+    world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is cancelled before the tree is moved to its place; a removal beside it would begin with one file."""
+    unpacked, go_on, moved, removed = (threading.Event() for _ in range(4))
+    settle, remove = CodeFolders._settle, code._remove
+
+    def moved_later(self: CodeFolders, made: Path, folder: Path) -> None:
+        unpacked.set()
+        assert go_on.wait(20)
+        settle(self, made, folder)
+        moved.set()
+
+    def removed_slowly(folder: Path) -> None:
+        (folder / "made" / "tree" / "trial.py").unlink(missing_ok=True)
+        go_on.set()
+        assert moved.wait(20)
+        remove(folder)
+        removed.set()
+
+    monkeypatch.setattr(CodeFolders, "_settle", moved_later)
+    monkeypatch.setattr(code, "_remove", removed_slowly)
+    sending = asyncio.create_task(api.put(sent.path, content=sent.body))
+    assert await asyncio.to_thread(unpacked.wait, 20)
+    await ended(sending)
+    go_on.set()
+    assert await asyncio.to_thread(removed.wait, 20)
+    assert left(world) == [sent.name]
+    found = await asyncio.to_thread(CodeFolders(world.data).find, sent.sha256)
+    assert found is not None and (found / "trial.py").exists()
 
 
 async def test_code_has_its_own_body_limit(world: World, sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,13 @@ import asyncio
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -103,6 +106,35 @@ async def test_a_keeper_is_started_when_none_runs(place: Place) -> None:
     assert os.getsid(greeting["pid"]) == greeting["pid"] != os.getsid(0)
     assert place.directory.stat().st_mode & 0o777 == 0o700
     assert place.socket.stat().st_mode & 0o777 == 0o600
+
+
+async def test_start_that_is_cancelled_writes_into_no_other_file(place: Place, tmp_path: Path) -> None:
+    """Files are opened when the process is about to be run; numbers of closed descriptors are free for them."""
+    keeper, spawn = place.keeper(), LocalKeeper._spawn
+    begun, go_on = threading.Event(), threading.Event()
+    passed: list[int] = []
+    ours: list[subprocess.Popen[bytes]] = []
+
+    def spawned_late(ready: int) -> subprocess.Popen[bytes]:
+        begun.set()
+        assert go_on.wait(20)
+        passed.append(os.fstat(ready).st_mode)
+        ours.append(spawn(keeper, ready))
+        return ours[-1]
+
+    keeper._spawn = spawned_late  # type: ignore[method-assign]
+    starting = asyncio.create_task(keeper.connect(Conversation))
+    assert await asyncio.to_thread(begun.wait, 20)
+    starting.cancel()
+    for _ in range(5):  # its `finally` runs
+        await asyncio.sleep(0)
+    with ExitStack() as stack:
+        for number in range(8):
+            stack.enter_context((tmp_path / f"file{number}").open("wb"))
+        go_on.set()
+        await asyncio.wait({starting})
+    assert [stat.S_ISFIFO(mode) for mode in passed] == [True]
+    assert starting.cancelled() and keeper._process is ours[0]
 
 
 async def test_running_keeper_is_found_by_another_daemon(place: Place) -> None:

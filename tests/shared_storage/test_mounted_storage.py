@@ -44,7 +44,7 @@ class Mounted:
         (code / "greeting.txt").write_text("hello\n")
         (folder / "packed").mkdir()
         self.code = pack(code, folder / "packed").path
-        self.storage = MountedStorage(self.here, str(self.there), FOLDER, 0o711)
+        self.storage = MountedStorage(self.here, str(self.there), FOLDER, 0o711, "service")
 
     async def put(self, spec: JobSpec) -> mounted_storage.AttemptFolder:
         variables = variables_of(spec, "test")
@@ -92,7 +92,7 @@ async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mo
 async def test_shared_files_are_written_once(mounted: Mounted) -> None:
     put = await mounted.put(spec("aaaaa"))
     before = {path.name: path.stat().st_ino for path in (mounted.here / FOLDER).iterdir() if path.is_file()}
-    again = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711)
+    again = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711, "service")
     command = mounted.storage.start_command(put)
     mounted.storage = again
     assert again.start_command(await mounted.put(spec("aaaaa"))) == command
@@ -120,7 +120,7 @@ async def test_the_next_manager_puts_the_right_code_there_again(mounted: Mounted
     for pattern in ("code-*", "runner-*"):
         [place] = mounted.here.rglob(pattern)
         _plant(place, tmp_path)
-    mounted.storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711)
+    mounted.storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o711, "service")
     ended = mounted.run(mounted.storage.start_command(await mounted.put(spec())))
     assert ended.stdout == "hello\n", ended.stderr
 
@@ -163,7 +163,7 @@ async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its
         point.mkdir()
         point.chmod(0o1777)
         mounted = Mounted(tmp_path)
-        mounted.storage = MountedStorage(point, str(point), FOLDER, mode)
+        mounted.storage = MountedStorage(point, str(point), FOLDER, mode, "service")
         folder = await mounted.put(spec())
         (seen,) = _as_another_user(f"ls {point}").split()
         assert seen == "exp1-01234567" and _as_another_user(f"ls {point}/{seen}") == ""
@@ -181,7 +181,7 @@ async def test_another_user_cannot_make_the_folder_first(tmp_path: Path) -> None
         os.chmod(place, 0o1777)
         assert _as_another_user(f"umask 0; mkdir {place}/exp1 && echo made") == "made\n"
         mounted = Mounted(tmp_path)
-        mounted.storage = MountedStorage(Path(place), place, FOLDER, 0o711)
+        mounted.storage = MountedStorage(Path(place), place, FOLDER, 0o711, "service")
         ended = mounted.run(mounted.storage.start_command(await mounted.put(spec())))
         assert ended.stdout == "hello\n", ended.stderr
 
@@ -245,7 +245,7 @@ async def test_an_unrelated_folder_is_named(mounted: Mounted, monkeypatch: pytes
 
 
 async def test_a_folder_that_containers_may_not_enter_is_named(mounted: Mounted) -> None:
-    storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o700)
+    storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o700, "service")
     report = Observation(state=JobState.FAILED, exit_code=EXIT_OTHER_STORAGE)
     message = storage.explained(report, ("localField", "containerField")).message
     assert message.endswith("or its user may not enter the folder, whose mode is 0700: widen that to 0711")

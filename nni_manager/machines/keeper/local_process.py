@@ -133,23 +133,45 @@ class LocalKeeper:
         await asyncio.to_thread(self._directory.mkdir, mode=0o700, parents=True, exist_ok=True)
         if self._process is not None:
             self._process.poll()  # takes the dead one off the process table
-        read_end, write_end = os.pipe()
-        try:
-            self._process = await asyncio.to_thread(self._spawn, write_end)
-            self._started.set()
-        except BaseException:
-            os.close(read_end)
-            raise
-        finally:
-            os.close(write_end)
+        ready = await self._begun()
+        assert self._process is not None, "begun"
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
-                word = await _read(read_end)
+                word = await _read(ready)
         except TimeoutError:
             self._process.kill()
             raise PlatformUnavailable(f"the keeper did not start within {_START_TIMEOUT_S:.0f} s") from None
         if not word:
             raise PlatformUnavailable(f"the keeper did not start: {await asyncio.to_thread(self._last_words)}")
+
+    async def _begun(self) -> int:
+        """As `_begin`, in a thread, which is waited for when this is cancelled."""
+        beginning = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await asyncio.wait({beginning})
+            if not beginning.cancelled() and beginning.exception() is None:
+                os.close(beginning.result())
+            raise
+        finally:
+            self._started.set()
+
+    def _begin(self) -> int:
+        """Starts the process; returns the end of the pipe through which it says that it is ready.
+
+        The other end is opened and closed in this thread: closed elsewhere, its number could be that of another file
+        by the time the process gets it, and the line would be written there.
+        """
+        read_end, write_end = os.pipe()
+        try:
+            self._process = self._spawn(write_end)
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        return read_end
 
     def _last_words(self) -> str:
         words = self._errors.read_text(encoding="utf-8", errors="replace").strip()

@@ -50,8 +50,17 @@ def tags(spec: JobSpec) -> dict[str, str]:
 
 def is_ours(job: Any, spec: JobSpec) -> bool:
     """Whether a job of that name is this one."""
-    found = ((job or {}).get("properties") or {}).get("tags") or {}
+    found = _tags_of(job)
     return all(found.get(name) == value for name, value in tags(spec).items())
+
+
+def name_of(job: Any) -> str:
+    """Our name of a listed job; empty: it has none."""
+    return str(_tags_of(job).get("nni-job", ""))
+
+
+def _tags_of(job: Any) -> Mapping[str, Any]:
+    return ((job or {}).get("properties") or {}).get("tags") or {}
 
 
 def environment_name(config: AmlConfig) -> str:

@@ -128,7 +128,8 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         self._mirror = Mirror(self._blobs, self.host.max_log_bytes)
 
     async def __aexit__(self, *_: object) -> None:
-        await ended(*self._tasks)
+        tasks, self._tasks = self._tasks, []
+        await ended(*tasks)
         await self._leave()
 
     async def _leave(self) -> None:
@@ -260,16 +261,22 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         await super().close()
 
     async def clean(self, job_names: Sequence[str]) -> None:
+        """Cancels these jobs, when it was entered; else all of the experiment's, whose files are removed, too."""
         async with self._lease.entered():
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
+            if self._tasks:
+                return await self._cancel(sorted(name for name in listed if jobs.name_of(listed[name]) in job_names))
             await self._cancel(sorted(listed))
-            await self._connect()
-            try:
-                for name in await self._storage.sizes(f"nni-experiments/{self.host.experiment_id}/"):
-                    await self._storage.delete(name)
-            finally:
-                await self._storage.close()
-                await self._blob_tokens.close()
+            await self._remove_files()
+
+    async def _remove_files(self) -> None:
+        await self._connect()
+        try:
+            for name in await self._storage.sizes(f"nni-experiments/{self.host.experiment_id}/"):
+                await self._storage.delete(name)
+        finally:
+            await self._storage.close()
+            await self._blob_tokens.close()
 
     async def _cancel(self, names: Sequence[str]) -> None:
         await all_of(map(self._cancel_one, names))

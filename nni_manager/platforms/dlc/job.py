@@ -58,8 +58,17 @@ def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
     """Whether a listed job is this one: names are not unique."""
     if item.get("DisplayName") != spec.name:
         return False
-    found = (item.get("Settings") or {}).get("Tags") or {}
+    found = _tags_of(item)
     return all(found.get(name) == value for name, value in tags(spec).items())
+
+
+def name_of(item: Mapping[str, Any]) -> str:
+    """Our name of a listed job; empty: it has none."""
+    return str(_tags_of(item).get(TAG_JOB, ""))
+
+
+def _tags_of(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (item.get("Settings") or {}).get("Tags") or {}
 
 
 def resource(config: DlcConfig) -> Mapping[str, Any] | None:

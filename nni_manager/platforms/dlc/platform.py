@@ -245,14 +245,18 @@ class DlcPlatform(Platform[DlcConfig]):
         await self._storage.remove_shared()
 
     async def clean(self, job_names: Sequence[str]) -> None:
+        """Ends these jobs, when it was entered; else all of the experiment's, whose files are removed, too."""
         async with self._lease.entered():
             sent = [await asyncio.to_thread(self._submissions.get, name) for name in job_names]
             since_ms = min((one.sent_ms for one in sent if one is not None), default=self._clock() - _MONTH_MS)
             listed = await self._jobs.read(since_ms)
+            if self._folders.is_entered:
+                listed = {id: item for id, item in listed.items() if job.name_of(item) in job_names}
             ids = {one.job_id for one in sent if one is not None and one.job_id} | listed.keys()
             await self._ending.stop(sorted(ids))
-        await self._jobs.close()
-        await self._storage.remove()
+        if not self._folders.is_entered:
+            await self._jobs.close()
+            await self._storage.remove()
 
     # The account
 

@@ -17,11 +17,13 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nni_manager.domain.errors import StoreUnavailable
 from nni_manager.scheduler.experiments import experiment_folder
+from nni_manager.scheduler.experiments.code import IsWanted, in_thread
 from nni_manager.store import migrate
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
@@ -51,6 +53,8 @@ class ClosedExperiment:
         self._path = path
         self._copy = copy
         self._look = look
+        #: Reads that wait for a thread or run in one, cancelled ones, too.
+        self._reads: set[asyncio.Task[Any]] = set()
         self._looked_s = time.monotonic()
 
     @property
@@ -63,9 +67,21 @@ class ClosedExperiment:
         """Whether its files were checked just now."""
         return time.monotonic() - self._looked_s < _FRESH_S
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a read is under way."""
+        return bool(self._reads)
+
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """The function's result. Raises _Changed if the files are not the opened ones."""
-        return await self.database.read(lambda connection: self._read(connection, function))
+        return await self.read_anyway(lambda connection: self._read(connection, function))
+
+    async def read_anyway(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """The function's result, whether the files are the opened ones or not."""
+        reading = asyncio.create_task(self.database.read(function), name=f"read {self.database.path}")
+        self._reads.add(reading)
+        reading.add_done_callback(self._reads.discard)
+        return await asyncio.shield(reading)
 
     def _read(self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
         looked_s = time.monotonic()
@@ -75,6 +91,9 @@ class ClosedExperiment:
         return function(connection)
 
     async def close(self) -> None:
+        """Closes it; a copy is removed when no read needs it any more."""
+        if self._copy is not None and self._reads:
+            await asyncio.wait(self._reads)
         await self.database.close()
         if self._copy is not None:
             await asyncio.to_thread(shutil.rmtree, self._copy, ignore_errors=True)
@@ -90,6 +109,8 @@ class ClosedExperiments:
         self._commits = 0
         #: The most recently read one is last.
         self._open: OrderedDict[str, ClosedExperiment] = OrderedDict()
+        #: Those that are being closed: cancelled requests leave that to `close`.
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def entry(self, id: str) -> Entry:
         """The index entry of an experiment, open or closed. Raises NotFound."""
@@ -128,33 +149,46 @@ class ClosedExperiments:
             return await experiment.read(choose(experiment))
         except _Changed:
             await self.release(id)
+        finally:
+            await self._evict()
         fresh = await _open(entry)  # the writer may continue: read the present state once
         try:
-            return await fresh.database.read(choose(fresh))
+            return await fresh.read_anyway(choose(fresh))
         finally:
-            await fresh.close()
+            await self._close(fresh)
 
     async def release(self, id: str) -> None:
         """Closes an experiment that is resumed, deleted or was changed."""
         if (found := self._open.pop(id, None)) is not None:
-            await found.close()
+            await self._close(found)
 
     async def close(self) -> None:
         for id in tuple(self._open):
             await self.release(id)
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     async def _opened(self, entry: Entry) -> ClosedExperiment:
         while (found := self._open.get(entry.id)) is None or found.folder != entry.folder:
             await self.release(entry.id)
             fresh = await _open(entry)
             if entry.id in self._open:  # another task was faster, and what is open is closed once
-                await fresh.close()
+                await self._close(fresh)
             else:
                 self._open[entry.id] = fresh
         self._open.move_to_end(entry.id)
-        while len(self._open) > _MOST_OPEN:
-            await self.release(next(iter(self._open)))
         return found
+
+    async def _evict(self) -> None:
+        """Closes surplus experiments. One that is read stays until its read evicts."""
+        while len(self._open) > _MOST_OPEN and (idle := [id for id, one in self._open.items() if not one.is_read]):
+            await self.release(idle[0])
+
+    async def _close(self, experiment: ClosedExperiment) -> None:
+        closing = asyncio.create_task(experiment.close(), name=f"close {experiment.database.path}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        await asyncio.shield(closing)
 
 
 class _Changed(Exception):
@@ -163,11 +197,12 @@ class _Changed(Exception):
 
 async def _open(entry: Entry) -> ClosedExperiment:
     """Opens an experiment for reading. Raises NotFound or StoreError."""
-    return ClosedExperiment(entry.folder, *await asyncio.to_thread(_find, entry.folder))
+    return ClosedExperiment(entry.folder, *await in_thread(partial(_find, entry.folder)))
 
 
-def _find(folder: Folder) -> tuple[Path, _Look, Path | None]:
-    """The database, converted if NNI made it, its identity, and an upgraded copy of an older one. Blocks."""
+def _find(folder: Folder, is_wanted: IsWanted) -> tuple[Path, _Look, Path | None]:
+    """The database, converted if NNI made it, its identity, and an upgraded copy of an older one, which is removed when
+    it is not wanted any more. Blocks."""
     path = folder.require_database()
     experiment_folder.adopt(folder)
     copy = Path(tempfile.gettempdir()) / f"nni-manager-{secrets.token_hex(8)}"
@@ -176,6 +211,9 @@ def _find(folder: Folder) -> tuple[Path, _Look, Path | None]:
         return path, look, copy if migrate.upgraded_copy(path, "experiment", copy) else None
     except _Changed:
         raise StoreUnavailable(f"the database {path} went away just now; try again") from None
+    finally:
+        if not is_wanted():
+            shutil.rmtree(copy, ignore_errors=True)
 
 
 def _look(path: Path) -> _Look:

@@ -165,6 +165,19 @@ async def test_cleaning_cancels_what_is_left_and_removes_the_files(world: AmlWor
     assert not list(world.directory(handle.job_name).iterdir())
 
 
+async def test_cleaning_while_it_is_entered_leaves_jobs_that_run_and_the_files(world: AmlWorld) -> None:
+    """As after a start of the daemon, for attempts that were given up while the service was away."""
+    async with world.make() as platform:
+        given_up = await insisted(platform, world.command("aaaaa", "true"))
+        runs = await insisted(platform, world.command("bbbbb", "true"))
+    async with world.make() as platform:
+        await platform.clean([given_up.job_name])
+        assert world.workspace.jobs[given_up.job_name]["status"] == "Canceled"
+        assert world.workspace.jobs[runs.job_name]["status"] != "Canceled"
+        assert list(world.directory(runs.job_name).iterdir())
+        await insisted(platform, world.command("ccccc", "true"))
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [({"computeTarget": "nowhere"}, "computeTarget"), ({"workspaceName": "w9"}, "workspaceName")],

@@ -219,6 +219,19 @@ async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualD
     assert not folder.exists() and world.here.exists()
 
 
+async def test_cleaning_while_it_is_entered_leaves_jobs_that_run(world: VirtualDlc) -> None:
+    """As after a start of the daemon, for attempts that were given up while the service was away."""
+    async with world.make() as platform:
+        given_up = await insisted(platform, world.command("aaaaa", "true"))
+        runs = await insisted(platform, world.command("bbbbb", "true"))
+    async with world.make() as platform:
+        await platform.clean([given_up.job_name])
+        assert [job.status for job in world.jobs_of(given_up.job_name)] == ["Stopped"]
+        assert world.directory(runs.job_name).exists()
+        ended = await until_ended(platform, [runs], within_s=60)
+    assert ended[runs].state is JobState.SUCCEEDED
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
