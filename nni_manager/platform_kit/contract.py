@@ -381,7 +381,8 @@ class Platform(abc.ABC, Generic[ConfigT]):
     async def clean(self, job_names: Sequence[str]) -> None:
         """Ends and removes all that is left of the experiment: these jobs, and every object with its id.
 
-        Called of an instance that was not entered, perhaps long after the experiment was deleted.
+        Called of an instance that was not entered, perhaps long after the experiment was deleted. Of one that was
+        entered, where jobs were given up while the service was away: it ends these jobs alone.
         """
 
     async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:

@@ -266,6 +266,15 @@ class ServiceContract:
             await insist(world, lambda: world.make().clean(names))
         await _until_gone(world, world.recorder.experiment_id)
 
+    async def test_cleaning_at_work_ends_the_jobs_that_are_named_and_no_others(self, world: World) -> None:
+        """Item 25: an instance that was entered ends the jobs that it is told, and keeps what its others need."""
+        async with world.make() as platform:
+            given_up, runs = await running(world, platform, "a"), await running(world, platform, "b")
+            await insist(world, lambda: platform.clean([given_up.job_name]))
+            await seen(world, platform, given_up, JobState.CANCELLED, JobState.FAILED, JobState.LOST)
+            later = await running(world, platform, "c")
+            await finish(world, platform, [runs, later])
+
     async def test_cleaning_leaves_other_experiments_alone(self, world: World) -> None:
         """Item 25: cleaning leaves other experiments alone."""
         needs(world, Feature.TRACES, Feature.SHARED_CONNECTION)

@@ -142,6 +142,9 @@ class HivePlatform(Platform[HiveConfig]):
         await self._call("DELETE", f"{self._group}/files")
 
     async def clean(self, job_names: Sequence[str]) -> None:
+        if self._lease is not None:  # the experiment is at work, and these jobs were given up while the Hive was away
+            await self._call("POST", f"{self._group}/stop", json={"names": list(job_names), "grace_s": 0})
+            return
         async with self._leased() as lease:
             await self._call("DELETE", self._group, lease=lease)
 
