@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Collection, Mapping
@@ -15,6 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api.access import login
 from nni_manager.api.access.login import Role, Tokens
+from nni_manager.api.access.sparing import FAULT, Sparing
+
+#: Everybody who reaches a listener can cause them.
+_faults = Sparing(logging.getLogger(__name__))
 
 
 class BodyTooLarge(HTTPException):
@@ -96,15 +101,25 @@ class Guard:
             await self._app(scope, receive, send)
             return
         body = LimitedBody(receive, self._limit(scope))
-        refused = self._refuse_length(scope) or (await self._refuse(scope) if _needs_checks(scope) else None)
-        if refused is not None:
-            await refused(scope, receive, _hardened(send))
-            return
-        if self._tokens.is_set and _needs_checks(scope) and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
-            answer = await self._begin_session(scope, body)
+        answer = await self._own_answer(scope, body)
+        if answer is None:
+            await self._app(scope, body.receive, _hardened(send))
+        else:
             await answer(scope, body.receive, _hardened(send))
-            return
-        await self._app(scope, body.receive, _hardened(send))
+
+    async def _own_answer(self, scope: Scope, body: LimitedBody) -> Response | None:
+        """A refusal, or the answer to the submitted form; None: the request may pass."""
+        try:
+            return self._refuse_length(scope) or (await self._checked(scope, body) if _needs_checks(scope) else None)
+        except Exception:
+            _faults.exception(f"{scope['method']} {scope['path']} failed")
+            return _refusal(500, FAULT)
+
+    async def _checked(self, scope: Scope, body: LimitedBody) -> Response | None:
+        refused = await self._refuse(scope)
+        if refused is None and self._tokens.is_set and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
+            return await self._begin_session(scope, body)
+        return refused
 
     def _refuse_length(self, scope: Scope) -> Response | None:
         """The refusal of a body with a Content-Length above the limit; None: it is not above."""
