@@ -441,6 +441,25 @@ async def test_fault_of_the_guard_is_answered_and_logged_once_a_minute(
     assert caplog.records[0].exc_info is not None
 
 
+async def test_wrong_tokens_are_logged_once_a_minute(
+    closed_listener: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = [0.0]
+    sparing = Sparing(logging.getLogger("nni_manager.test"), lambda: now_s[0])
+    monkeypatch.setattr(guard, "_wrong_tokens", sparing)
+    await closed_listener.get(EXPERIMENTS)
+    await closed_listener.get(EXPERIMENTS, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert caplog.records == []
+    await closed_listener.get(EXPERIMENTS, headers={"Authorization": "Bearer guess"})
+    await closed_listener.get("/", params={"token": "guess"})
+    await closed_listener.post(SESSION_PATH, data={"token": "guess"})
+    now_s[0] = 60
+    await closed_listener.post(SESSION_PATH, data={"token": "guess"})
+    first, second = [record.getMessage() for record in caplog.records]
+    assert "a wrong token was shown by 127.0.0.1" in first and "(and 2 times more" in second
+    assert "guess" not in caplog.text
+
+
 async def test_login_redirect_stays_on_this_host(closed_listener: httpx.AsyncClient) -> None:
     url = httpx.URL("http://localhost:8080").copy_with(raw_path=b"//evil.example/?token=correct+horse+battery")
     answer = await closed_listener.send(httpx.Request("GET", url))

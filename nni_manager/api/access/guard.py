@@ -19,7 +19,7 @@ from nni_manager.api.access.login import Role, Tokens
 from nni_manager.api.access.sparing import FAULT, Sparing
 
 #: Everybody who reaches a listener can cause them.
-_faults = Sparing(logging.getLogger(__name__))
+_faults, _wrong_tokens = (Sparing(logging.getLogger(__name__)) for _ in range(2))
 
 
 class BodyTooLarge(HTTPException):
@@ -181,6 +181,8 @@ class Guard:
         found = self._tokens.login(scope)
         if found is not None:
             return self._session(scope, *found)
+        if "authorization" in headers or b"token=" in scope["query_string"]:
+            _note_wrong_token(scope)
         if login.wants_page(scope, headers):
             target = "/" if scope["path"] == SESSION_PATH else login.asked_for(scope)
             return login.form(scope.get("root_path", "") + SESSION_PATH, target)
@@ -191,6 +193,7 @@ class Guard:
         shown, target = await login.sent(body.receive)
         if (role := self._tokens.role(shown)) is not None:
             return self._session(scope, target, role)
+        _note_wrong_token(scope)
         return login.form(scope.get("root_path", "") + SESSION_PATH, target, is_wrong=True)
 
     def _session(self, scope: Scope, target: str, role: Role) -> Response:
@@ -198,6 +201,11 @@ class Guard:
         name, value, is_secure = _cookie(scope), self._tokens.sessions.begin(role), _is_secure(scope)
         response.set_cookie(name, value, secure=is_secure, httponly=True, samesite="strict")
         return response
+
+
+def _note_wrong_token(scope: Scope) -> None:
+    client = scope.get("client")
+    _wrong_tokens.warning(f"a wrong token was shown by {client[0] if client else 'a client without an address'}")
 
 
 def _is_secure(scope: Scope) -> bool:
