@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from nni_manager.analysis.query import Query
 from nni_manager.analysis.questions import QUESTIONS, WHOLE
+from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import AnalysisUnavailable, InvalidInput, NotFound, StoreError
 
 log = logging.getLogger(__name__)
@@ -204,7 +205,7 @@ class WorkerProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 cwd="/",
-                env={**os.environ, **_ONE_THREAD},
+                env={**without_settings(os.environ), **_ONE_THREAD},
                 start_new_session=True,
             )
         except OSError as error:

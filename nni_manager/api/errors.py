@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nni_manager.api.access.sparing import FAULT
 from nni_manager.api.schemas import daemon as schema
 from nni_manager.domain import errors
 from nni_manager.domain.errors import shortened, status_of
@@ -30,8 +31,6 @@ class AsciiJson(JSONResponse):
 
 
 log = logging.getLogger(__name__)
-
-FAULT = "a fault in the manager, nothing of yours; its log has the details, and what was asked for may be tried again"
 
 _MEANINGS = {
     400: "What was sent cannot be used; the sentence names the field.",

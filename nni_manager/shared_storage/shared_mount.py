@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
@@ -127,6 +129,7 @@ async def ask_here(text: str) -> MountAnswer:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
+        env=without_settings(os.environ),  # a program that it mounts with runs on, and may need a proxy's address
     )
     try:
         async with asyncio.timeout(ANSWER_S):

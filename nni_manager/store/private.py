@@ -55,6 +55,23 @@ def load(path: Path) -> Kept:
         return Kept(environment=None if row is None else json.loads(row[0]), secrets=values)
 
 
+def foreign(path: Path) -> str:
+    """Why the file is not read, as it or its folder is another user's; empty: it is this user's, or missing. Raises
+    OSError.
+
+    Its variables name the programs that are started, and who may write in its folder can exchange it.
+    """
+    with suppress(FileNotFoundError):
+        for place, owner in ((path, path.lstat().st_uid), (path.parent, path.parent.stat().st_uid)):
+            if owner != os.geteuid():
+                return (
+                    f"{place} belongs to the user with id {owner}, and {path.name} is not read, as its variables would"
+                    f" decide which programs run as you (user id {os.geteuid()}): go on with a copy of the folder, or"
+                    " have it given to you (`chown -R`)"
+                )
+    return ""
+
+
 def replace(path: Path, kept: Kept) -> None:
     """Replaces the file atomically."""
     draft = path.with_name(DRAFT)
@@ -147,7 +164,9 @@ def _is_there(path: Path) -> bool:
             return False
         if not stat.S_ISREG(found.st_mode):
             raise StoreCorrupt(f"{path} is no file; remove it")
-        if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+        if reason := foreign(path):
+            raise StoreCorrupt(reason)
+        if found.st_mode & 0o077:
             path.chmod(_MODE)
         return True
 

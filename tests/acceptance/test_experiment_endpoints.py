@@ -243,12 +243,12 @@ def test_page_works_below_an_endpoint_prefix(kept: CommandLine) -> None:
 
 
 def test_endpoints_require_the_token(nnictl: CommandLine) -> None:
-    nnictl.environment |= {"NNI_MANAGER_TOKEN": "s3cret"}
+    nnictl.environment |= {"NNI_MANAGER_TOKEN": "s3cret-of-sixteen"}
     (port,) = _free_ports(1)
     nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port)
     url = f"http://127.0.0.1:{port}/api/v1/nni/check-status"
     assert httpx.get(url, trust_env=False).status_code == 401
-    shown = {"Authorization": "Bearer s3cret"}
+    shown = {"Authorization": "Bearer s3cret-of-sixteen"}
     assert httpx.get(url, headers=shown, trust_env=False).status_code == 200
     foreign = {**shown, "Origin": "http://evil.example"}
     assert httpx.get(url, headers=foreign, trust_env=False).status_code == 403

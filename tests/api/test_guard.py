@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -11,8 +12,10 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
+from nni_manager.api.access import guard, login
 from nni_manager.api.access.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard, LocalUsers
 from nni_manager.api.access.login import SESSION_S, Sessions, Tokens
+from nni_manager.api.access.sparing import FAULT, Sparing
 from nni_manager.api.application import create_application
 from tests.api.world import World, raw_get
 
@@ -405,6 +408,7 @@ async def test_a_browser_without_a_token_gets_a_form(closed_listener: httpx.Asyn
         ("//evil.example/", "/"),
         ("/\\evil.example/", "/"),
         ("https://evil.example/x", "/x"),
+        ("//[", "/"),
         ("", "/"),
     ],
 )
@@ -419,6 +423,41 @@ async def test_the_form_begins_a_session(closed_listener: httpx.AsyncClient, tar
     assert (await closed_listener.post(SESSION_PATH, data={"token": TOKEN}, headers=foreign)).status_code == 403
     long = await closed_listener.post(SESSION_PATH, data={"token": TOKEN, "next": "x" * 20_000})
     assert long.status_code == 401
+
+
+async def test_fault_of_the_guard_is_answered_and_logged_once_a_minute(
+    closed_listener: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: str) -> str:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(guard, "_faults", Sparing(logging.getLogger("nni_manager.test")))
+    monkeypatch.setattr(login, "_on_this_host", broken)
+    for _ in range(3):
+        answer = await closed_listener.post(SESSION_PATH, data={"token": "wrong"})
+        assert (answer.status_code, answer.json()) == (500, {"error": FAULT})
+        assert answer.headers["X-Frame-Options"] == HARDENING["X-Frame-Options"]
+    assert [record.getMessage() for record in caplog.records] == [f"POST {SESSION_PATH} failed"]
+    assert caplog.records[0].exc_info is not None
+
+
+async def test_wrong_tokens_are_logged_once_a_minute(
+    closed_listener: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = [0.0]
+    sparing = Sparing(logging.getLogger("nni_manager.test"), lambda: now_s[0])
+    monkeypatch.setattr(guard, "_wrong_tokens", sparing)
+    await closed_listener.get(EXPERIMENTS)
+    await closed_listener.get(EXPERIMENTS, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert caplog.records == []
+    await closed_listener.get(EXPERIMENTS, headers={"Authorization": "Bearer guess"})
+    await closed_listener.get("/", params={"token": "guess"})
+    await closed_listener.post(SESSION_PATH, data={"token": "guess"})
+    now_s[0] = 60
+    await closed_listener.post(SESSION_PATH, data={"token": "guess"})
+    first, second = [record.getMessage() for record in caplog.records]
+    assert "a wrong token was shown by 127.0.0.1" in first and "(and 2 times more" in second
+    assert "guess" not in caplog.text
 
 
 async def test_login_redirect_stays_on_this_host(closed_listener: httpx.AsyncClient) -> None:

@@ -57,6 +57,14 @@ async def test_terminating_the_process_stops_the_experiment(api: httpx.AsyncClie
     await gone(world, pid)
 
 
+async def test_process_has_none_of_the_daemons_variables(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNI_MANAGER_TOKEN", "a token of the bees")
+    pid = (await pids(api, await created(api, world))).popitem()[1]
+    assert pid is not None and psutil.Process(pid).environ().keys() <= {"PATH"}
+
+
 async def test_creation_does_not_wait_for_the_process(api: httpx.AsyncClient, world: World) -> None:
     before = psutil.Process().children()
     await created(api, world)

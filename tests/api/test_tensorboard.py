@@ -16,6 +16,9 @@ import pytest
 
 from nni_manager.scheduler.tensorboard import boards as module
 from nni_manager.scheduler.tensorboard.boards import TensorBoards
+from nni_manager.store import private
+from nni_manager.store.folder import Folder
+from nni_manager.store.private import Kept
 from tests.api.tensorboard_program import BROKEN, TAKEN_AT_FIRST, install
 from tests.api.world import World
 
@@ -214,6 +217,34 @@ async def test_missing_program_is_told(
 
 async def _no_environment(_: str) -> dict[str, str]:
     return {"PATH": "/nowhere"}
+
+
+def _foreign_program(folder: Folder, place: Path) -> Path:
+    """A program that an experiment's folder names by its PATH. Returns the file that it leaves where it ran."""
+    ran = place / "ran"
+    install(place / "theirs", f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+    private.replace(folder.private, Kept(environment={"PATH": f"{place / 'theirs'}:{os.environ['PATH']}"}))
+    return ran
+
+
+async def test_experiment_that_is_viewed_names_no_program(
+    api: httpx.AsyncClient, boards: TensorBoards, world: World, tmp_path: Path
+) -> None:
+    """Its folder may be another user's, and what its PATH names as well."""
+    ran = _foreign_program(await world.service.folder("seeded"), tmp_path)
+    assert (await api.post("/api/v1/experiments/view", json={"id": "seeded"})).status_code == 200
+    assert (await start(api))["status"] == "RUNNING"
+    assert not ran.exists()
+
+
+async def test_folder_of_another_user_names_no_program(
+    api: httpx.AsyncClient, boards: TensorBoards, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = _foreign_program(await world.service.folder("seeded"), tmp_path)
+    owner = os.geteuid()
+    monkeypatch.setattr(private.os, "geteuid", lambda: owner + 1)
+    assert (await start(api))["status"] == "RUNNING"
+    assert not ran.exists()
 
 
 async def test_last_words_of_a_broken_program_are_told(

@@ -217,6 +217,12 @@ def test_an_open_listener_without_a_token(tmp_path: Path) -> None:
     assert found.verdict is CheckOutcome.FAIL and "NNI_MANAGER_TOKEN" in found.advice
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_a_short_token(tmp_path: Path, host: str) -> None:
+    found = by_check(ports.look(Settings(data_dir=tmp_path, host=host, port=0, token="s3cret")))["access"]
+    assert found.verdict is CheckOutcome.FAIL and "16 characters" in found.advice
+
+
 # The clock
 
 

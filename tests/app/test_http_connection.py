@@ -12,12 +12,12 @@ import pytest
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.api.access.sparing import Sparing
 from nni_manager.api.runners.trial_listener import HEARTBEAT_S
 from nni_manager.app.listening import http_connection, reserves
 from nni_manager.app.listening import listeners as listeners_module
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import reserve
-from nni_manager.app.log import Sparing
 from nni_manager.scheduler import experiment_log
 
 pytestmark = pytest.mark.unit

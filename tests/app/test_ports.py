@@ -78,3 +78,15 @@ def test_a_short_token_for_reading_is_refused_where_others_reach_it() -> None:
     settings = Settings(data_dir=Path("/d"), host="0.0.0.0", token="t" * 16, read_token="r" * 15)
     with pytest.raises(InvalidInput, match="the readToken is so short"):
         check_exposure(settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+@pytest.mark.parametrize(
+    ("name", "tokens"), [("token", {"token": "t" * 15}), ("readToken", {"token": "t" * 16, "read_token": "r"})]
+)
+def test_a_short_token_is_refused_on_loopback(host: str, name: str, tokens: dict[str, str]) -> None:
+    """With a token the check of the connection's user is off, so every user of the machine may guess it."""
+    with pytest.raises(InvalidInput, match=f"--host {host} can be reached by all users .*the {name} is so short"):
+        check_exposure(Settings(data_dir=Path("/d"), host=host, **tokens))  # type: ignore[arg-type]
+    check_exposure(Settings(data_dir=Path("/d"), host=host, token="t" * 16))
+    check_exposure(Settings(data_dir=Path("/d"), host=host))

@@ -22,6 +22,7 @@ from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.testing.recorder import Recorder
 from nni_manager.shared_storage.shared_folder import SharedFolder
+from nni_manager.shared_storage.shared_mount import ask_here
 from tests.platforms.keeper_world import job_spec
 
 pytestmark = pytest.mark.unit
@@ -271,3 +272,15 @@ async def test_another_user_s_folder_in_the_place_of_ours_is_refused(team: Share
     assert as_another_user(f"umask 0; mkdir -p {team.point}/nni/exp1; chmod 1777 {team.point}/nni").returncode == 0
     with pytest.raises(PlatformUnavailable, match="nni/exp1: another user's folder where ours is to be"):
         await team.folder.place(spec())
+
+
+async def test_program_on_this_machine_does_not_have_the_managers_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it mounts with runs on, with its environment."""
+    monkeypatch.setenv("NNI_MANAGER_TOKEN", "a token of the bees")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.test")
+    text = (
+        "import json, os\n"
+        "found = sorted({'NNI_MANAGER_TOKEN', 'HTTPS_PROXY', 'PATH'} & set(os.environ))\n"
+        "print(json.dumps({'state': 'other', 'point': ' '.join(found)}))"
+    )
+    assert (await ask_here(text)).point == "HTTPS_PROXY PATH"

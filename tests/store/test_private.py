@@ -98,6 +98,34 @@ def test_private_file_with_wider_mode_is_set_to_0600(path: Path) -> None:
     assert mode(path) == 0o600
 
 
+def _of(monkeypatch: pytest.MonkeyPatch, *owned: Path) -> None:
+    """Makes these paths another user's."""
+
+    def shifted(look: Any) -> Any:
+        def found(path: Path, **options: Any) -> os.stat_result:
+            result = look(path, **options)
+            return os.stat_result((*result[:4], result.st_uid + 1, *result[5:])) if path in owned else result
+
+        return found
+
+    monkeypatch.setattr(Path, "lstat", shifted(Path.lstat))
+    monkeypatch.setattr(Path, "stat", shifted(Path.stat))
+
+
+@pytest.mark.parametrize("place", [private.FILE, ""])
+def test_private_file_of_another_user_is_not_read(path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    private.replace(path, Kept(environment={"PATH": "/home/evil/bin"}, secrets={"${TOKEN}": SECRET}))
+    assert private.foreign(path) == ""
+    _of(monkeypatch, path.parent / place)
+    for call in (
+        lambda: private.load(path),
+        lambda: private.put(path, {"${TOKEN}": "new"}),
+        private.ServiceText(path, "remote").read,
+    ):
+        with pytest.raises(StoreCorrupt, match=r"belongs to the user with id \d+, and private\.sqlite is not read"):
+            call()
+
+
 def test_corrupt_private_file_is_named_and_can_be_replaced(path: Path) -> None:
     path.write_text("something else " * 100)
     with pytest.raises(StoreCorrupt, match=r"private\.sqlite cannot be read"):

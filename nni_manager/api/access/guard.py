@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Collection, Mapping
@@ -15,6 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api.access import login
 from nni_manager.api.access.login import Role, Tokens
+from nni_manager.api.access.sparing import FAULT, Sparing
+
+#: Everybody who reaches a listener can cause them.
+_faults, _wrong_tokens = (Sparing(logging.getLogger(__name__)) for _ in range(2))
 
 
 class BodyTooLarge(HTTPException):
@@ -96,15 +101,25 @@ class Guard:
             await self._app(scope, receive, send)
             return
         body = LimitedBody(receive, self._limit(scope))
-        refused = self._refuse_length(scope) or (await self._refuse(scope) if _needs_checks(scope) else None)
-        if refused is not None:
-            await refused(scope, receive, _hardened(send))
-            return
-        if self._tokens.is_set and _needs_checks(scope) and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
-            answer = await self._begin_session(scope, body)
+        answer = await self._own_answer(scope, body)
+        if answer is None:
+            await self._app(scope, body.receive, _hardened(send))
+        else:
             await answer(scope, body.receive, _hardened(send))
-            return
-        await self._app(scope, body.receive, _hardened(send))
+
+    async def _own_answer(self, scope: Scope, body: LimitedBody) -> Response | None:
+        """A refusal, or the answer to the submitted form; None: the request may pass."""
+        try:
+            return self._refuse_length(scope) or (await self._checked(scope, body) if _needs_checks(scope) else None)
+        except Exception:
+            _faults.exception(f"{scope['method']} {scope['path']} failed")
+            return _refusal(500, FAULT)
+
+    async def _checked(self, scope: Scope, body: LimitedBody) -> Response | None:
+        refused = await self._refuse(scope)
+        if refused is None and self._tokens.is_set and login.is_sent(scope, Headers(scope=scope), SESSION_PATH):
+            return await self._begin_session(scope, body)
+        return refused
 
     def _refuse_length(self, scope: Scope) -> Response | None:
         """The refusal of a body with a Content-Length above the limit; None: it is not above."""
@@ -166,6 +181,8 @@ class Guard:
         found = self._tokens.login(scope)
         if found is not None:
             return self._session(scope, *found)
+        if "authorization" in headers or b"token=" in scope["query_string"]:
+            _note_wrong_token(scope)
         if login.wants_page(scope, headers):
             target = "/" if scope["path"] == SESSION_PATH else login.asked_for(scope)
             return login.form(scope.get("root_path", "") + SESSION_PATH, target)
@@ -176,6 +193,7 @@ class Guard:
         shown, target = await login.sent(body.receive)
         if (role := self._tokens.role(shown)) is not None:
             return self._session(scope, target, role)
+        _note_wrong_token(scope)
         return login.form(scope.get("root_path", "") + SESSION_PATH, target, is_wrong=True)
 
     def _session(self, scope: Scope, target: str, role: Role) -> Response:
@@ -183,6 +201,11 @@ class Guard:
         name, value, is_secure = _cookie(scope), self._tokens.sessions.begin(role), _is_secure(scope)
         response.set_cookie(name, value, secure=is_secure, httponly=True, samesite="strict")
         return response
+
+
+def _note_wrong_token(scope: Scope) -> None:
+    client = scope.get("client")
+    _wrong_tokens.warning(f"a wrong token was shown by {client[0] if client else 'a client without an address'}")
 
 
 def _is_secure(scope: Scope) -> bool:

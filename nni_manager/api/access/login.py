@@ -209,7 +209,11 @@ async def sent(receive: Receive) -> tuple[str, str]:
 
 
 def _on_this_host(target: str) -> str:
-    """The target with a single leading slash: two slashes or a backslash would lead to another host."""
-    parts = urlsplit(target.replace("\\", "/"))
+    """The target with a single leading slash: two slashes or a backslash would lead to another host. What is no address
+    becomes ``/``."""
+    try:
+        parts = urlsplit(target.replace("\\", "/"))
+    except ValueError:
+        return "/"
     path = "/" + parts.path.lstrip("/")
     return f"{path}?{parts.query}" if parts.query else path

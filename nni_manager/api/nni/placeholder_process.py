@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
@@ -98,10 +99,16 @@ class PlaceholderProcesses:
 
 
 async def _start() -> Process | None:
-    """Starts a process in a new session, so that signals of a terminal to the daemon's group do not reach it."""
+    """Starts a process in a new session, so that signals of a terminal to the daemon's group do not reach it, and
+    without the daemon's environment, which has its token."""
     try:
         return await asyncio.create_subprocess_exec(
-            _COMMAND, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+            _COMMAND,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            start_new_session=True,
         )
     except OSError as error:
         log.warning("NNI's tools are told no process of an experiment: %s cannot be started (%s)", _COMMAND, error)

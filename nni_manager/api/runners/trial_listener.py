@@ -22,7 +22,7 @@ from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.api.access.guard import HARDENING, BodyTooLarge
-from nni_manager.api.errors import FAULT
+from nni_manager.api.access.sparing import FAULT
 from nni_manager.api.runners import trial_posts as posts
 from nni_manager.api.runners.trial_posts import Body, Json, Room
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of

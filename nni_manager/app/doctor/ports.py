@@ -54,7 +54,7 @@ def _certificate(settings: Settings) -> CheckFinding:
 def _address(settings: Settings) -> CheckFinding:
     is_own = is_loopback(settings.host)
     shortest = min(len(token) for token in (settings.token, settings.read_token or settings.token))
-    if settings.token and not is_own and shortest < SHORTEST_TOKEN:
+    if settings.token and shortest < SHORTEST_TOKEN:
         sentence = f"the token of the service on {settings.host} is so short that it can be guessed; `serve` refuses it"
         return failure("access", sentence, f"take {SHORTEST_TOKEN} characters at least, as of `openssl rand -hex 16`")
     if settings.token:

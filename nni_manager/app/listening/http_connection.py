@@ -22,9 +22,9 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nni_manager.api.access.guard import HARDENING, PEER
+from nni_manager.api.access.sparing import Sparing
 from nni_manager.app.listening.peer import Peer
 from nni_manager.app.listening.reserves import Connections
-from nni_manager.app.log import Sparing
 from nni_manager.client.address import peer_uid
 
 _no_http, _crowded, _foreign = (Sparing(logging.getLogger(__name__)) for _ in range(3))

@@ -14,16 +14,16 @@ from typing import Any
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
-#: Fewest characters of a token on an address that other machines can reach.
+#: Fewest characters of a token.
 SHORTEST_TOKEN = 16
 
 
 def check_exposure(settings: Settings) -> None:
-    """Requires a token where other machines reach service and endpoints, which share host and token. Raises
+    """Requires a token where other machines reach service and endpoints, which share host and token, and one that
+    cannot be guessed everywhere: on loopback a token takes the place of the check of the connection's user. Raises
     InvalidInput."""
-    if is_loopback(settings.host):
-        return
-    if not settings.token:
+    is_own = is_loopback(settings.host)
+    if not settings.token and not is_own:
         raise InvalidInput(
             f"--host {settings.host} can be reached by others: set NNI_MANAGER_TOKEN, or say --insecure if that is"
             " meant"
@@ -31,9 +31,9 @@ def check_exposure(settings: Settings) -> None:
     for name, token in (("token", settings.token), ("readToken", settings.read_token)):
         if token and len(token) < SHORTEST_TOKEN:
             raise InvalidInput(
-                f"--host {settings.host} can be reached by others, and the {name} is so short that it can be guessed:"
-                f" take one of {SHORTEST_TOKEN} characters at least (`openssl rand -hex 16` makes one), or say"
-                " --insecure if that is meant"
+                f"--host {settings.host} can be reached by {'all users of this machine' if is_own else 'others'}, and"
+                f" the {name} is so short that it can be guessed: take one of {SHORTEST_TOKEN} characters at least"
+                " (`openssl rand -hex 16` makes one), or say --insecure if that is meant"
             )
 
 

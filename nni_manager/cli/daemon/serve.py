@@ -106,7 +106,11 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
     metavar="NAMES",
     help="Other users of this machine that need no token where none is set: names with commas, or `true`.",
 )
-@click.option("--insecure", is_flag=True, help="Listen on other addresses than this machine's without a token.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen on other addresses than this machine's without a token, or with one that can be guessed.",
+)
 @click.option("--auto", is_flag=True, help="End once no experiment is open; no port for the page.")
 @click.option("--ready-fd", type=click.IntRange(3), metavar="N", help="Say `ready` or `error: …` on descriptor N.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="How much is told on standard error.")

@@ -21,6 +21,33 @@ _PLACE = re.compile(
 )
 
 
+#: Characters that OpenSSH refuses in names, as commands of ~/.ssh/config repeat them to a shell.
+_NO_HOST, _NO_USER = frozenset("'`\"$\\;&<>|(){}, "), frozenset("'`\";&<>|(){}")
+
+
+def require_host(host: str) -> None:
+    """Refuses what `ssh` does not take as a host. IPv6 addresses, zones and underscores are taken. Raises
+    ValueError."""
+    _require_name("host", host, _NO_HOST)
+
+
+def require_user(user: str) -> None:
+    """Refuses what `ssh` does not take as a user. Names of a directory service are taken: with a domain and a
+    backslash, ``@``, dots, spaces or a final ``$``. Raises ValueError."""
+    _require_name("user", user, _NO_USER)
+    if " -" in user or user.endswith("\\"):
+        raise ValueError(
+            f"{user!r} is no name of a user: no word in it begins with a dash, and it ends with no backslash"
+        )
+
+
+def _require_name(what: str, name: str, refused: frozenset[str]) -> None:
+    if name.startswith("-"):
+        raise ValueError(f"{name!r} is no name of a {what}: it begins with a dash, as options do")
+    if wrong := next((one for one in name if one in refused or not one.isprintable()), ""):
+        raise ValueError(f"{name!r} is no name of a {what}: no name has {wrong!r} in it")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JumpHost:
     """A host on the way. `user`: empty: that of `~/.ssh/config`, or the manager's."""
@@ -40,7 +67,10 @@ class JumpHost:
         port = DEFAULT_PORT if found["port"] is None else int(found["port"]) if found["port"].isdecimal() else 0
         if port not in _PORTS:
             raise ValueError(f"the port of {hop} is no number from 1 to {_PORTS[-1]}")
-        return cls(host=found["inner"] or found["host"] or found["bare"], port=port, user=user)
+        host = found["inner"] or found["host"] or found["bare"]
+        require_host(host)
+        require_user(user)
+        return cls(host=host, port=port, user=user)
 
 
 def hops(proxy_jump: str) -> tuple[str, ...]:

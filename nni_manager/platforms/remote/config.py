@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.machines.ssh.address import JumpHost, hops
+from nni_manager.machines.ssh.address import JumpHost, hops, require_host, require_user
 from nni_manager.platform_kit.section_model import (
     NAS_MODE,
     TRIAL,
@@ -106,15 +106,8 @@ class RemoteConfig(PlatformSection):
             self.trial_gpu_number, gpu_indices=None, max_trial_number_per_gpu=None, gpu_memory=self.trial_gpu_memory
         )
         yield from self._doubles()
-        yield from self._wrong_jumps()
-
-    def _wrong_jumps(self) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
-            for hop in hops(machine.proxy_jump or ""):
-                try:
-                    JumpHost.parse(hop)
-                except ValueError as error:
-                    yield f"machineList[{number}].proxyJump", str(error)
+            yield from _wrong_names(f"machineList[{number}]", machine)
 
     def _doubles(self) -> Iterator[Remark]:
         known = set()
@@ -132,6 +125,20 @@ class RemoteConfig(PlatformSection):
                 use_active_gpu=machine.use_active_gpu,
                 above=f"machineList[{number}].",
             )
+
+
+def _wrong_names(place: str, machine: Machine) -> Iterator[Remark]:
+    """What `ssh` would not take as a name: it could be an option, or a command of ~/.ssh/config's."""
+    names: list[tuple[str, Callable[[str], object], str]] = [
+        ("host", require_host, machine.host),
+        ("user", require_user, machine.user),
+        *(("proxyJump", JumpHost.parse, hop) for hop in hops(machine.proxy_jump or "")),
+    ]
+    for field, check, name in names:
+        try:
+            check(name)
+        except ValueError as error:
+            yield f"{place}.{field}", str(error)
 
 
 #: The section in NNI's first format.

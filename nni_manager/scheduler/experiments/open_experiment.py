@@ -241,7 +241,8 @@ def missing(id: str, spec: ExperimentSpec, gone: Iterable[PlatformSpec], kept: K
     how = f"`nnictl update credentials {id}` gives anew what variables and files hold"
     if written:
         how += f", `nnictl update platform {id} --file FILE` what the experiment's file itself held"
-    sentence = f"{folder.private} does not hold {what}: it was not copied along, or removed; {how}"
+    why = private.foreign(folder.private) or "it was not copied along, or removed"
+    sentence = f"{folder.private} does not hold {what}: {why}; {how}"
     return Hold(code=HoldCode.PRIVATE_MISSING, sentence=sentence)
 
 

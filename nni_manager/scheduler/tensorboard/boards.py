@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nni_manager.config.settings import own_environment
-from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
+from nni_manager.domain.errors import Conflict, InvalidInput, NotFound, StoreCorrupt
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.platform_kit.tasks import ended
 from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.tensorboard.board import Board, connected_ports, free_port
 from nni_manager.scheduler.tensorboard.folders import TrialLogs
 from nni_manager.store import private
 from nni_manager.store.folder import Folder
+from nni_manager.store.index.index import Entry
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ _IDLE_S, _LOOK_S = 3600.0, 30.0
 
 class Experiments(Protocol):
     """What is asked about experiments, as `ExperimentCommands` answers it."""
+
+    async def entry(self, id: str) -> Entry: ...
 
     async def folder(self, id: str) -> Folder: ...
 
@@ -151,9 +155,16 @@ class TensorBoards:
         return here
 
     async def _environment(self, experiment_id: str) -> Mapping[str, str]:
-        """The environment of the experiment's caller, where it is kept, else the daemon's."""
-        folder = await self._service.folder(experiment_id)
-        kept = await asyncio.to_thread(private.load, folder.private)
+        """The environment of the experiment's caller, else the daemon's: where none is kept, and where the experiment
+        is only viewed, as its folder may be another user's, whose PATH names that user's programs."""
+        entry = await self._service.entry(experiment_id)
+        if entry.status is ExperimentStatus.VIEWED:
+            return own_environment()
+        try:
+            kept = await asyncio.to_thread(private.load, entry.folder.private)
+        except StoreCorrupt as error:
+            log.warning("TensorBoard starts with the manager's environment: %s", error)
+            return own_environment()
         return kept.environment or own_environment()
 
     async def _look_again_and_again(self) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import os
-import secrets
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
 from nni_manager.domain.attempt import Attempt
+from nni_manager.scheduler.turns.runner_secret import runner_secret
 from trial_runner import protocol
 
 #: Most tokens in the cache.
@@ -34,17 +33,8 @@ class RunnerTokens:
 
     @classmethod
     def of(cls, data_directory: Path) -> RunnerTokens:
-        """The tokens of a data directory; creates its secret file on first use. Raises OSError."""
-        path = data_directory / "runner-secret"
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            return cls(path.read_bytes())
-        try:
-            os.write(file, secret := secrets.token_bytes(32))
-        finally:
-            os.close(file)
-        return cls(secret)
+        """The tokens of a data directory; makes its secret on first use. Raises OSError."""
+        return cls(runner_secret(data_directory))
 
     def _derived(self, job_name: str) -> str:
         return f"{self.manager}.{_text(hmac.digest(self._secret, job_name.encode(), 'sha256')[:24])}"
