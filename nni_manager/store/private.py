@@ -18,6 +18,7 @@ from pathlib import Path
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.store.connection import classifying
+from nni_manager.store.owner import is_ours
 
 #: Its name, and its journal, which a killed process leaves behind.
 FILE, JOURNAL = "private.sqlite", "private.sqlite-journal"
@@ -63,7 +64,7 @@ def foreign(path: Path) -> str:
     """
     with suppress(FileNotFoundError):
         for place, owner in ((path, path.lstat().st_uid), (path.parent, path.parent.stat().st_uid)):
-            if owner != os.geteuid():
+            if not is_ours(path.parent, owner):
                 return (
                     f"{place} belongs to the user with id {owner}, and {path.name} is not read, as its variables would"
                     f" decide which programs run as you (user id {os.geteuid()}): go on with a copy of the folder, or"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.scheduler.turns import runner_secret
 from nni_manager.scheduler.turns.trial_listener import RunnerTokens
 
 pytestmark = pytest.mark.unit
@@ -80,9 +81,17 @@ def test_secret_is_kept_where_the_file_system_has_no_modes(tmp_path: Path, monke
 def test_secret_of_another_user_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _file(tmp_path).write_bytes(b"k" * 32)
     _file(tmp_path).chmod(0o600)
+    monkeypatch.setattr(runner_secret, "is_ours", lambda folder, owner: owner == os.geteuid() + 1)
+    assert not _guessed(tmp_path, b"k" * 32)
+
+
+def test_secret_is_kept_where_storage_gives_files_to_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = RunnerTokens.of(tmp_path).token("job")
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert not _guessed(tmp_path, b"k" * 32)
+    assert RunnerTokens.of(tmp_path).token("job") == token
 
 
 def test_link_is_replaced(tmp_path: Path) -> None:

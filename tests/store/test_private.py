@@ -126,6 +126,15 @@ def test_private_file_of_another_user_is_not_read(path: Path, monkeypatch: pytes
             call()
 
 
+def test_private_file_is_read_where_storage_gives_files_to_another_user(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private.replace(path, Kept(secrets={"${TOKEN}": SECRET}))
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert private.load(path).secrets == {"${TOKEN}": SECRET}
+
+
 def test_corrupt_private_file_is_named_and_can_be_replaced(path: Path) -> None:
     path.write_text("something else " * 100)
     with pytest.raises(StoreCorrupt, match=r"private\.sqlite cannot be read"):

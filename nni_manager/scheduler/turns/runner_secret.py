@@ -12,6 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from nni_manager.store.owner import is_ours
 from trial_runner.wire.foreign_files import write_all
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ def runner_secret(data_directory: Path) -> bytes:
         found = path.lstat()
     except FileNotFoundError:
         return _made(path)
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and _is_private(path):
+    if stat.S_ISREG(found.st_mode) and is_ours(data_directory, found.st_uid) and _is_private(path):
         stored = path.read_bytes()
         if len(stored) == _BYTES:
             return stored
