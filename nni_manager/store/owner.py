@@ -1,6 +1,7 @@
 """Whose a file is.
 
-Storage may give what this process makes to another user than it runs as: NFS for root, CIFS, file systems in user space.
+Storage may give what this process makes to another user than it runs as: NFS for root, CIFS, or file systems in user
+space.
 """
 
 from __future__ import annotations
