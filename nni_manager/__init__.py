@@ -1,7 +1,7 @@
 """The experiment manager: one daemon that owns hyper-parameter experiments.
 
-From a program: `Experiment`, `AsyncExperiment`, `optimize`, and the errors `ExperimentFailed`, `ConfigInvalid` and
-`Conflict`; `__init__.pyi` has their types.
+From a program: `Experiment`, `AsyncExperiment`, `optimize`, and the errors that they raise; `__init__.pyi` has their
+types.
 
 Read in this order: `domain` (the words), `config` (text → experiment), `store` (where state lives), `scheduler` (the
 heart), `platform_kit` (what a training service is), `machines`, `shared_storage`, `code_archive`, `kubernetes` and
@@ -21,8 +21,19 @@ _MODULES = {
     "Conflict": "nni_manager.domain.errors",
     "Experiment": "nni_manager.programs.experiment",
     "ExperimentFailed": "nni_manager.programs.waiting",
+    "InvalidInput": "nni_manager.domain.errors",
+    "NniManagerError": "nni_manager.domain.errors",
+    "NotFound": "nni_manager.domain.errors",
+    "Unreachable": "nni_manager.client.connection",
     "optimize": "nni_manager.programs.optimize",
 }
+
+__all__ = ["__version__", *_MODULES]
+
+
+def __dir__() -> list[str]:
+    """All that can be had, imported or not: for completion and `help`."""
+    return sorted({*globals(), *_MODULES})
 
 
 def __getattr__(name: str) -> object:
