@@ -5,9 +5,11 @@ types.
 
 Read in this order: `domain` (the words), `config` (text → experiment), `store` (where state lives), `scheduler` (the
 heart), `platform_kit` (what a training service is), `machines`, `shared_storage`, `code_archive`, `kubernetes` and
-`web_services` (what adapters are made of), `platforms` (the adapters),
-`tuners` and `assessors` (what to try and what to give up),
-`api`, `web`, `client`, `programs` and `cli` (how people reach it), `app` (how it is put together).
+`web_services` (what adapters are made of), `platforms` (the adapters), `tuners` and `assessors` (what to try and what
+to give up), `provenance` (what an experiment is repeated by), `analysis` (answers about trials), `streams` (states as
+they change), `api`, `web`, `client`, `programs` and `cli` (how people reach it), `app` (how it is put together).
+
+The contracts in `pyproject.toml` rule the imports between them, and `make check` proves those.
 """
 
 from trial_runner.protocol import VERSION
