@@ -89,7 +89,7 @@ docs: $(VENV)/.dev
 	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
 
 # The screenshot in README, of a real search.
-screenshot: $(VENV)/.dev
+screenshot: $(VENV)/.dev chromium
 	PATH="$(BIN):$$PATH" $(BIN)/python -m tests.docs.screenshot docs/page.png
 
 bench: $(VENV)/.dev

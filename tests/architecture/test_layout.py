@@ -107,6 +107,12 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [name(path) for path in OURS if not (path.parent / "__init__.py").exists()] == []
 
 
+def test_tests_mirror_the_packages() -> None:
+    packages = {path.parent.name for path in PACKAGES if path.parent.parent == ROOT / "nni_manager"}
+    tested = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("*/test_*.py")}
+    assert sorted(packages - tested) == []
+
+
 def test_top_folder_holds_the_listed_names_alone() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout: what is tracked cannot be told")
