@@ -7,7 +7,8 @@ ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml LICENSE ./
+COPY docs/pypi.md docs/pypi.md
 COPY nni_manager nni_manager
 COPY trial_runner trial_runner
 RUN python -m venv /opt/nni-manager \

@@ -30,6 +30,11 @@ def test_links_lead_somewhere() -> None:
         assert [link for link in links if not (path.parent / link).exists()] == [], path
 
 
+def test_list_of_pages_has_each_once() -> None:
+    listed = re.findall(r"^\| \[.+?\]\((.+?)\) \|", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md")
+
+
 def test_every_path_and_module_that_a_page_names_exists() -> None:
     found = [(path.name, word) for path in PAGES for word in _places(path.read_text())]
     assert len(found) > 40
