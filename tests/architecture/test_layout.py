@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -85,6 +86,13 @@ def test_no_docstring_begins_without_a_subject() -> None:
     ]
     assert len(told) > 3000
     assert [(where, text) for where, text in told if text.partition(" ")[0].rstrip(",.;:") in ELLIPTIC] == []
+
+
+def test_every_exception_from_a_security_rule_has_a_reason() -> None:
+    found = [(name(path), line.strip()) for path in MODULES for line in path.read_text().splitlines()]
+    exceptions = [(where, line) for where, line in found if re.search(r"# noqa: S\d", line)]
+    assert len(exceptions) > 10
+    assert [one for one in exceptions if not re.search(r"# noqa: S\d+\W+\w", one[1])] == []
 
 
 def test_nothing_is_called_utils_or_common() -> None:
