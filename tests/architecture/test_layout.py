@@ -30,6 +30,7 @@ TOP_LEVEL = {
     "tests",
     "configs",
     "Dockerfile",
+    ".dockerignore",
     "docker-compose.yml",
     "README.md",
     "CONTRIBUTING.md",
