@@ -7,12 +7,16 @@ ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
-COPY nni_manager nni_manager
-COPY trial_runner trial_runner
+# The versions that were tested, to the byte; first, so that a change of the sources downloads none of them again.
+COPY requirements/image.txt requirements/image.txt
 RUN python -m venv /opt/nni-manager \
     && /opt/nni-manager/bin/pip install --no-cache-dir --disable-pip-version-check \
-       '.[ssh,kubernetes,azure,dlc,gp]' \
+       --require-hashes -r requirements/image.txt
+COPY pyproject.toml LICENSE ./
+COPY docs/pypi.md docs/pypi.md
+COPY nni_manager nni_manager
+COPY trial_runner trial_runner
+RUN /opt/nni-manager/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
     && /opt/nni-manager/bin/nni-manager runner build --output /opt/nni-manager/runner.pyz
 
 FROM ${BASE} AS manager

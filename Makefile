@@ -16,6 +16,8 @@ LOCK = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-ha
 # All that a user may install, for `lowest`.
 PRODUCT := ssh kubernetes azure dlc gp programs testing
 LOWEST_PYTHON ?= python3.11
+# What the image has of it.
+IMAGE := ssh kubernetes azure dlc gp
 # What makes images, for `dist`, and what it is told besides.
 ENGINE ?= docker
 BUILD_FLAGS ?=
@@ -89,7 +91,7 @@ docs: $(VENV)/.dev
 	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
 
 # The screenshot in README, of a real search.
-screenshot: $(VENV)/.dev
+screenshot: $(VENV)/.dev chromium
 	PATH="$(BIN):$$PATH" $(BIN)/python -m tests.docs.screenshot docs/page.png
 
 bench: $(VENV)/.dev
@@ -129,6 +131,7 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt | $(VENV)/.uv
 lock: $(UV)
 	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
 	echo hatchling | $(LOCK) --extra gp --constraints requirements/dev.txt pyproject.toml - -o requirements/demo.txt
+	echo hatchling | $(LOCK) $(IMAGE:%=--extra %) --constraints requirements/dev.txt pyproject.toml - -o requirements/image.txt
 	$(LOCK) requirements/nni3.in -o requirements/nni3.txt
 	echo uv | $(LOCK) - -o requirements/uv.txt
 

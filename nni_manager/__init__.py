@@ -1,13 +1,15 @@
 """The experiment manager: one daemon that owns hyper-parameter experiments.
 
-From a program: `Experiment`, `AsyncExperiment`, `optimize`, and the errors `ExperimentFailed`, `ConfigInvalid` and
-`Conflict`; `__init__.pyi` has their types.
+From a program: `Experiment`, `AsyncExperiment`, `optimize`, and the errors that they raise; `__init__.pyi` has their
+types.
 
 Read in this order: `domain` (the words), `config` (text → experiment), `store` (where state lives), `scheduler` (the
 heart), `platform_kit` (what a training service is), `machines`, `shared_storage`, `code_archive`, `kubernetes` and
-`web_services` (what adapters are made of), `platforms` (the adapters),
-`tuners` and `assessors` (what to try and what to give up),
-`api`, `web`, `client`, `programs` and `cli` (how people reach it), `app` (how it is put together).
+`web_services` (what adapters are made of), `platforms` (the adapters), `tuners` and `assessors` (what to try and what
+to give up), `provenance` (what an experiment is repeated by), `analysis` (answers about trials), `streams` (states as
+they change), `api`, `web`, `client`, `programs` and `cli` (how people reach it), `app` (how it is put together).
+
+The contracts in `pyproject.toml` rule the imports between them, and `make check` proves those.
 """
 
 from trial_runner.protocol import VERSION
@@ -21,8 +23,19 @@ _MODULES = {
     "Conflict": "nni_manager.domain.errors",
     "Experiment": "nni_manager.programs.experiment",
     "ExperimentFailed": "nni_manager.programs.waiting",
+    "InvalidInput": "nni_manager.domain.errors",
+    "NniManagerError": "nni_manager.domain.errors",
+    "NotFound": "nni_manager.domain.errors",
+    "Unreachable": "nni_manager.client.connection",
     "optimize": "nni_manager.programs.optimize",
 }
+
+__all__ = ["__version__", *_MODULES]
+
+
+def __dir__() -> list[str]:
+    """All that can be had, imported or not: for completion and `help`."""
+    return sorted({*globals(), *_MODULES})
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,7 @@ try:
 
     _libc = ctypes.CDLL(None, use_errno=True)
 except (ImportError, OSError):  # what is static knows no other library
-    _libc = None  # type: ignore[assignment]
+    _libc = None  # type: ignore[assignment]  # asked before each use
 
 
 def libc_call(name: str, *arguments: Union[int, bytes]) -> int:
@@ -102,7 +102,7 @@ def _on_path(word: str, path: str) -> str:
 
 def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, str], streams: Streams) -> int:
     spawn = getattr(os, "posix_spawn")  # noqa: B009 - newer than the oldest Python this must read well for
-    moves = [(getattr(os, "POSIX_SPAWN_DUP2"), source, target) for target, source in enumerate(streams)]  # noqa: B009
+    moves = [(getattr(os, "POSIX_SPAWN_DUP2"), source, target) for target, source in enumerate(streams)]  # noqa: B009 - as above
     with Descriptor(os.open(".", os.O_RDONLY | os.O_DIRECTORY)) as before:
         # It takes no working directory. There is one thread, so the change is seen nowhere else.
         try:

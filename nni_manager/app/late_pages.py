@@ -43,4 +43,4 @@ class LatePages:
 
 def _import_pages() -> None:
     """Takes about 50 ms, in which the daemon would answer nothing: it is for a thread."""
-    from nni_manager.web import pages, report  # noqa: F401
+    from nni_manager.web import pages, report  # noqa: F401 - imported, which is all

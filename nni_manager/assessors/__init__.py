@@ -1,4 +1,4 @@
-"""Assessors: what stops bad trials early. One algorithm per file; imports `domain` only.
+"""Assessors: what stops bad trials early. One algorithm per file.
 
 They run in the tuner's process.
 """

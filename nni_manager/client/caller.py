@@ -27,7 +27,7 @@ def resolve_data_directory(given: str | None) -> Path:
     return data_directory(given, os.environ)
 
 
-TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105
+TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105 - a name, no token
 
 
 def read_token(file: Path | None, option: str = "--token-file") -> str | None:

@@ -59,7 +59,7 @@ class Answer:
 
 def exchange(address: Address, request: Request) -> Answer:
     """Sends a request and reads the whole answer. Raises Unreachable, or the error in the answer
-    (`errors.from_answer`)."""
+    (`_error_of`)."""
     with open_answer(address, request) as response:
         return Answer(headers=dict(response.headers.items()), body=response.read())
 

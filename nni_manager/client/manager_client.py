@@ -221,7 +221,7 @@ class ManagerClient:
 
     def export(self, id: str) -> list[Json]:
         """Parameters and results of all trials that succeeded, with ``pareto`` where there are objectives."""
-        return self._get(f"{_experiment(id)}/export")  # type: ignore[return-value]
+        return self._get(f"{_experiment(id)}/export")  # type: ignore[return-value]  # a list, alone of all
 
     def events(self, id: str) -> EventStream:
         """The experiment's state, now and after every change, until it is closed or the daemon ends. Raises Unreachable

@@ -2,7 +2,7 @@
 
 Other packages use `pack`, `unpack` (of an upload), and `require_small` before either. Below them: `tree` opens files
 without following links, and judges those that travel, `ignore` reads `.nniignore` as git reads `.gitignore`, `walk`
-lists what travels and counts it, `packing` writes it. May import `domain` and `trial_runner.wire`.
+lists what travels and counts it, `packing` writes it.
 """
 
 from nni_manager.code_archive.packing import Archive, NotWanted, always, pack, require_small, unpack

@@ -56,7 +56,7 @@ class _FileSettings(BaseModel):
     port: int = _setting("TCP port of the service; 0: any free one.", 8080, format="", ge=0, le=65535)
     trial_host: str = _setting(  # all addresses: runners come from other machines, each with its attempt's token
         "Address that the trial listener listens on.",
-        "0.0.0.0",  # noqa: S104
+        "0.0.0.0",  # noqa: S104 - as above
     )
     trial_port: int = _setting("TCP port of the trial listener; 0: the service's + 1.", 0, format="", ge=0, le=65535)
     trial_tls_certificate: str = _setting(

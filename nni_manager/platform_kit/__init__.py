@@ -5,5 +5,5 @@ are given, the trial runner as one file among it, `section_model` its section of
 What experiments share of a machine, account or cluster lives in `connections`.
 
 What adapters are made of stands beside: `machines`, `shared_storage`, `code_archive`, `kubernetes`, `web_services`.
-May import `domain` and `trial_runner.protocol`; adapters are found at run time, never imported by name here.
+Adapters are found at run time, never imported by name here.
 """

@@ -1,4 +1,5 @@
 """The adapters: every sub-folder is one platform and is called what users write in their config.
 
-An adapter may import `platform_kit` and `domain`, and no other adapter.
+Adapters are made of `platform_kit` and the packages beside it (`machines`, `shared_storage`, `code_archive`,
+`kubernetes`, `web_services`), and know no other adapter.
 """

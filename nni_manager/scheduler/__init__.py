@@ -12,5 +12,5 @@
   `experiment_status`, `service_choice`.
 
 Shared by the layers: `changes`, with the daemon's warnings, and `experiment_log`. Only this package changes a
-trial's status. Imports: config and below.
+trial's status.
 """

@@ -3,5 +3,5 @@
 `database` runs functions on a writer thread; those of `experiment` (`experiments`, `trials`, `jobs`, `metrics`,
 `runners`, `history`) take a connection and read or write domain records; its `answers` build the JSON of the API.
 `index` is the list of all experiments, with an `overview` of each. `nni` takes over folders that NNI made
-(`nni_folder`), and writes for NNI's tools (`nni_format`, `nni_registry`). Imports: domain.
+(`nni_folder`), and writes for NNI's tools (`nni_format`, `nni_registry`).
 """

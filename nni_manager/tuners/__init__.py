@@ -1,4 +1,4 @@
-"""Tuners: what proposes parameters. One algorithm per file; imports `domain` only.
+"""Tuners: what proposes parameters. One algorithm per file.
 
 They run in a process of their own, one per experiment, where nothing else waits for them.
 """

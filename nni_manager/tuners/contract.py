@@ -127,7 +127,7 @@ class Tuner(ABC):
     def load_checkpoint(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Reads what an earlier process of a resumed experiment saved. Called before all other methods."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Saves state before an orderly end of the process; not called when it is killed."""
 
     def restore(self, *, history: Sequence[Result], unfinished: Sequence[Pending], imported: Sequence[Data]) -> None:

@@ -199,7 +199,7 @@ def _axis(place: PlacedDimension) -> _Finite | _Infinite:
 
 def _halves(level: int) -> int:
     """The number of points up to that level."""
-    return 2 ** (level + 1) - 1  # type: ignore[no-any-return]
+    return 2 ** (level + 1) - 1  # type: ignore[no-any-return]  # a whole number, as no level is below 0
 
 
 def _half(index: int) -> float:

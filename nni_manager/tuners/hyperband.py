@@ -127,7 +127,7 @@ class BracketTuner(Tuner):
         return {"running": len(self._running), "failed": self._failed, "brackets": self._brackets.begun}
 
     def _new_brackets(self) -> Brackets:
-        return Brackets(**self._shape)  # type: ignore[arg-type]
+        return Brackets(**self._shape)  # type: ignore[arg-type]  # its own arguments
 
     def _loss(self, value: object) -> float:
         number = default_number(value)

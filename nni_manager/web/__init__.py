@@ -1,6 +1,6 @@
 """HTML pages: rendered here, usable without JavaScript.
 
-Imports: store (reads), `analysis` (questions about trials) and `scheduler.experiments.commands` (buttons).
+Pages read the `store`, ask `analysis` about trials, and their buttons call `scheduler.experiments.commands`.
 
 No state is kept between requests, but the state that all readers share. `api` is not imported: charts and
 links use its paths.

@@ -95,7 +95,8 @@ _EDGE = 2
 
 
 def spark_points(values: Sequence[object]) -> str:
-    """The points of an SVG polyline of `WIDTH` × `HEIGHT`, greater values higher; empty: fewer than two numbers."""
+    """The points of an SVG polyline of `SPARK_WIDTH` × `SPARK_HEIGHT`, greater values higher; empty: fewer than two
+    numbers."""
     numbers = [float(value) for value in values if isinstance(value, int | float)]
     if len(numbers) < 2:
         return ""

@@ -5,63 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from typing import Any
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 
 from nni_manager.api.application import create_application
 from nni_manager.streams import event_stream
-from nni_manager.streams.event_stream import EventStream, Part, event
 from tests.api.world import World
+from tests.streams.stream import Stream
 
 pytestmark = pytest.mark.unit
-
-
-class Stream:
-    """A request with its answer read in pieces; a client of httpx would wait for the whole answer."""
-
-    def __init__(self) -> None:
-        self.headers: dict[str, str] = {}
-        self._parts: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.gone = asyncio.Event()
-        self._asked = False
-
-    async def receive(self) -> dict[str, Any]:
-        if not self._asked:
-            self._asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
-        else:
-            self._parts.put_nowait(message)
-
-    async def part(self) -> str:
-        """The next piece of the body; empty at its end."""
-        return str((await self._parts.get())["body"].decode())
-
-    async def events(self) -> list[tuple[str, dict[str, Any]]]:
-        """The events of one piece, (kind, data) each. Comments are keep-alives."""
-        blocks = [block.split("\n") for block in (await self.part()).split("\n\n") if block and block[0] != ":"]
-        return [(lines[0][7:], json.loads(lines[1][6:])) for lines in blocks]
-
-    async def until(self, kind: str, **fields: object) -> dict[str, Any]:
-        """The first event that satisfies the condition."""
-        while True:
-            for found, data in await self.events():
-                if found == kind and fields.items() <= data.items():
-                    return data
-
-    async def state(self) -> dict[str, Any]:
-        kind, data, *rest = (await self.part()).split("\n")
-        assert kind == "event: state" and rest == ["", ""]
-        state: dict[str, Any] = json.loads(data.removeprefix("data: "))
-        return state
 
 
 @asynccontextmanager
@@ -224,36 +178,3 @@ async def test_a_stream_that_has_nothing_to_tell_begins_with_a_comment(api: http
     async with following(world, f"{id_}/metrics/events?after=999") as stream:
         assert await stream.part() == ":\n\n"
         stream.gone.set()
-
-
-class Counter:
-    """A subject that changes at every read."""
-
-    def __init__(self, states: int) -> None:
-        self._left = states
-        self._news = asyncio.Event()
-        self.read_at: list[float] = []
-
-    def watch(self) -> AbstractContextManager[asyncio.Event]:
-        return nullcontext(self._news)
-
-    async def read(self) -> Part:
-        self.read_at.append(asyncio.get_running_loop().time())
-        self._left -= 1
-        self._news.set()
-        return Part(text=event("state", "{}"), is_last=self._left == 0)
-
-
-def test_data_is_one_line_for_every_reader() -> None:
-    """Many libraries part lines at characters that end none in a stream of events."""
-    name = "a\x85b\u2028c\u2029d\x1ce é"
-    text = event("state", json.dumps({name: 1}, ensure_ascii=False))
-    (data,) = (line for line in text.splitlines() if line.startswith("data:"))
-    assert json.loads(data[5:]) == {name: 1} and "é" in data
-
-
-async def test_at_most_five_events_a_second() -> None:
-    counter, stream = Counter(4), Stream()
-    await EventStream(counter, asyncio.Event())({"type": "http"}, stream.receive, stream.send)  # type: ignore[arg-type]
-    gaps = [later - earlier for earlier, later in zip(counter.read_at, counter.read_at[1:], strict=False)]
-    assert len(gaps) == 3 and min(gaps) >= event_stream.PAUSE_S * 0.95

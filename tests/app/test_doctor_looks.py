@@ -165,7 +165,10 @@ def test_a_daemon_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found.verdict is CheckOutcome.WARN and "0.1.0" in found.sentence and __version__ in found.sentence
     known["version"] = __version__
     (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
-    assert found.verdict is CheckOutcome.OK
+    assert found.verdict is CheckOutcome.OK and "knows 2 experiments, closed ones included" in found.sentence
+    known["experiments"] = 1
+    (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
+    assert "knows 1 experiment, closed ones included" in found.sentence
 
 
 # Ports

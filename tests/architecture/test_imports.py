@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -34,6 +35,23 @@ def test_every_layer_of_the_contract_exists() -> None:
     names = {name.strip() for line in layers["layers"] for name in line.split("|")}
     modules = {path.stem for path in (ROOT / "nni_manager").iterdir() if path.suffix == ".py" or _is_package(path)}
     assert names == modules - {"__init__"}
+
+
+@pytest.mark.unit
+def test_every_package_is_in_the_reading_order_and_in_the_readme() -> None:
+    packages = {path.name for path in (ROOT / "nni_manager").iterdir() if _is_package(path)}
+    order = (ast.get_docstring(ast.parse((ROOT / "nni_manager" / "__init__.py").read_text())) or "").split("\n\n")
+    (read,) = [part for part in order if part.startswith("Read in this order")]
+    table = (ROOT / "README.md").read_text().partition("| Folder |")[2].partition("\n\n")[0]
+    rows = " ".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)).replace("nni_manager/", "")
+    assert [sorted(packages - set(re.findall(r"`(\w+)`", text))) for text in (read, rows)] == [[], []]
+
+
+@pytest.mark.unit
+def test_contracts_alone_say_what_a_package_may_import() -> None:
+    inits = [*(ROOT / "nni_manager").rglob("__init__.py"), *(ROOT / "trial_runner").rglob("__init__.py")]
+    told = [str(path.relative_to(ROOT)) for path in inits if re.search(r"[Mm]ay import|Imports:", path.read_text())]
+    assert len(inits) > 60 and told == []
 
 
 @pytest.mark.unit

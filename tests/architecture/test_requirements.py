@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
 STAND_IN = ROOT / "trial_runner" / "stand_in"
+#: Extras of users that the image has; the others are for programs and tests, which run elsewhere.
+IMAGE = ["azure", "dlc", "gp", "kubernetes", "ssh"]
 #: Extras of tests and tools, not meant for users.
 DEV = "dev"
 #: Declared, imported nowhere.
@@ -125,7 +127,7 @@ def locked(lock: str) -> dict[str, list[str]]:
     return versions
 
 
-@pytest.mark.parametrize(("lock", "extras"), [("dev.txt", sorted(EXTRAS)), ("demo.txt", ["gp"])])
+@pytest.mark.parametrize(("lock", "extras"), [("dev.txt", sorted(EXTRAS)), ("demo.txt", ["gp"]), ("image.txt", IMAGE)])
 def test_lock_has_every_declared_package(lock: str, extras: list[str]) -> None:
     """What fails here wants `make lock`."""
     wanted = [one for extra in ("", *extras) for one in declared(extra).values()]
@@ -135,8 +137,9 @@ def test_lock_has_every_declared_package(lock: str, extras: list[str]) -> None:
     assert outside == []
 
 
-def test_demo_locks_the_versions_of_the_tests() -> None:
-    assert locked("demo.txt").items() <= locked("dev.txt").items()
+@pytest.mark.parametrize("lock", ["demo.txt", "image.txt"])
+def test_other_locks_have_the_versions_of_the_tests(lock: str) -> None:
+    assert locked(lock).items() <= locked("dev.txt").items()
 
 
 def test_nni_lock_matches_its_requirements() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config import settings
-from nni_manager.config.sections.experiment_model import FIELDS
+from nni_manager.config.sections.experiment_model import marked
 from nni_manager.platform_kit import registry
 
 pytestmark = pytest.mark.unit
@@ -28,6 +28,11 @@ def test_links_lead_somewhere() -> None:
     for path in TEXTS:
         links = re.findall(r"\]\((?!https?://)([^)#]+)", path.read_text())
         assert [link for link in links if not (path.parent / link).exists()] == [], path
+
+
+def test_list_of_pages_has_each_once() -> None:
+    listed = re.findall(r"^\| \[.+?\]\((.+?)\) \|", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md")
 
 
 def test_every_path_and_module_that_a_page_names_exists() -> None:
@@ -55,9 +60,11 @@ def test_every_setting_is_in_the_readme() -> None:
         assert f"`{name}`" in README and f"`{variable}`" in README
 
 
-@pytest.mark.parametrize("name", ["maxTrialRetries", "gracePeriod", "metricGrace", "versionCheck", "logCollection"])
-def test_every_field_of_ours_is_in_the_readme(name: str) -> None:
-    assert name in FIELDS and f"| `{name}` |" in README
+def test_every_field_of_ours_is_in_the_readme_with_its_default() -> None:
+    table = README.split("These fields at the top level are ours:")[1].split("\n\n")[1]
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE)
+    shown = marked("shown")
+    assert rows == [(name, shown.get(name, "none")) for name in marked("ours")]
 
 
 def test_every_platform_is_in_the_readme_in_its_own_words() -> None:

@@ -12,7 +12,7 @@ from nni.runtime.trial_command_channel import TrialCommandChannel
 _KINDS = {"PERIODICAL": nni_outbox.INTERMEDIATE, "FINAL": nni_outbox.FINAL}
 
 
-class OutboxChannel(TrialCommandChannel):  # type: ignore[misc]
+class OutboxChannel(TrialCommandChannel):  # type: ignore[misc]  # untyped, of NNI
     """Parameters from the trial's folder, results to its outbox. Made at the SDK's first call."""
 
     def __init__(self) -> None:

@@ -77,7 +77,7 @@ def make_instance(make: Callable[[], Any], base: type) -> Tuple[Any, Channel]:
     variables = getattr(module, "dispatcher_env_vars", None)
     if variables is not None:
         url = "ws://127.0.0.1/tuner"  # nothing listens there; the base asks for a text
-        setattr(module, "dispatcher_env_vars", variables._replace(NNI_TUNER_COMMAND_CHANNEL=url))  # noqa: B010
+        setattr(module, "dispatcher_env_vars", variables._replace(NNI_TUNER_COMMAND_CHANNEL=url))  # noqa: B010 - as above
     protocol = sys.modules.get("nni.runtime.protocol")
     if protocol is not None:
         setattr(protocol, "receiver", channel._send)  # noqa: B010 - of the stand-in, for classes of NNI 2

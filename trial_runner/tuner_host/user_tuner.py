@@ -219,7 +219,7 @@ def _array(written: Dict[str, object]) -> object:
     try:
         import numpy
 
-        made = numpy.asarray(written[_ITEMS], dtype=written.get("dtype"))  # type: ignore[call-overload]
+        made = numpy.asarray(written[_ITEMS], dtype=written.get("dtype"))  # type: ignore[call-overload]  # JSON
         return made.reshape(written.get("shape", made.shape))
     except (ImportError, TypeError, ValueError):  # a user's dictionary
         return written

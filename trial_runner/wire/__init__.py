@@ -1,2 +1,1 @@
-"""The wire contract's shared code, used by both sides: standard library only, old syntax, and the manager may import
-it."""
+"""The wire contract's shared code, imported by both sides: standard library only, old syntax."""

@@ -57,7 +57,7 @@ class _Finder:
 
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
-        exec(self._modules[module.__spec__.loader_state], module.__dict__)  # noqa: S102
+        exec(self._modules[module.__spec__.loader_state], module.__dict__)  # noqa: S102 - what an import does
 
     def get_source(self, name: str) -> Any:
         """What traces of errors show."""

@@ -64,7 +64,9 @@ def _ask(client: ManagerClient) -> CheckFinding:
         known = client.daemon()
     except NniManagerError as error:
         return failure(_DAEMON, f"a daemon runs and does not answer: {error}", "see its log, or end it and try again")
-    sentence = f"process {known['pid']} runs version {known['version']} with {known['experiments']} experiments"
+    count = known["experiments"]
+    all_known = f"{count} experiment{'' if count == 1 else 's'}, closed ones included"
+    sentence = f"process {known['pid']} runs version {known['version']} and knows {all_known}"
     if known["version"] != __version__:
         return warning(_DAEMON, f"{sentence}; this command is {__version__}", "restart it: running trials go on")
     return ok(_DAEMON, sentence)

@@ -255,7 +255,8 @@ class EndpointSockets:
 
     async def _restore(self, experiment_id: str, endpoint: Endpoint) -> None:
         await asyncio.shield(self._listeners)
-        while not await self._try_again(experiment_id, EndpointWish(port=endpoint.port, prefix=endpoint.prefix)):  # noqa: ASYNC110
+        wish = EndpointWish(port=endpoint.port, prefix=endpoint.prefix)
+        while not await self._try_again(experiment_id, wish):  # noqa: ASYNC110 - nobody tells when a port is free
             await asyncio.sleep(_AGAIN_S)
         self._problems.pop(experiment_id, None)
         self._restoring.pop(experiment_id, None)

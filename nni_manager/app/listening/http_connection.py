@@ -187,7 +187,7 @@ class HttpConnection(HttpToolsProtocol):
                 transport.hold()
             await send(message)
 
-        cycle.send = watched_send  # type: ignore[method-assign]
+        cycle.send = watched_send  # type: ignore[method-assign]  # of this cycle alone
 
     # An unread body
 

@@ -27,7 +27,7 @@ _HEADERS = ("NAME", "TYPE", "SOURCE", "CLASS", "FOLDER")
 
 @click.group()
 def algo() -> None:
-    """Give tuners and assessors of your own a name that configs can use.
+    """Give tuners and assessors of your own a name for configs.
 
     Names are kept in the data directory, on the daemon's machine.
     """
@@ -37,7 +37,7 @@ def algo() -> None:
 @click.option("--meta_path", "--meta-path", "-m", "meta_path", required=True, metavar="FILE", help="The meta file.")
 @data_directory_option
 def register(meta_path: str, data_dir: str | None) -> None:
-    """Register the algorithms that a meta file (YAML) describes; they replace those of the same name.
+    """Register the algorithms that a meta file (YAML) describes. They replace those of the same name.
 
     Its keys: algoType (tuner, assessor or advisor), builtinName (the name), className (module.Class), and if wanted
     classArgs and classArgsValidator. The module is installed, or stands beside the meta file. The classes are imported
@@ -55,7 +55,7 @@ def register(meta_path: str, data_dir: str | None) -> None:
 @click.argument("name")
 @data_directory_option
 def unregister(name: str, data_dir: str | None) -> None:
-    """Remove a registered name; experiments that were made with it go on."""
+    """Remove a registered name. Experiments that were made with it go on."""
     from nni_manager.config import registered_algorithms
 
     registered_algorithms.unregister(_directory(data_dir), name)

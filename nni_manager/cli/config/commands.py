@@ -31,8 +31,7 @@ def config() -> None:
 @tuner_python_option
 @click.option("--json", "as_json", is_flag=True, help="Print a list with a verdict for each file.")
 def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_json: bool) -> None:
-    """Say whether each FILE describes an experiment that can be made here; otherwise list what is wrong with it. No
-    daemon is needed.
+    """Say what is wrong with each FILE, or that it can be run here. No daemon is needed.
 
     Secrets are looked up, and not shown. A tuner or assessor of your own is imported, by the Python that would run it.
     """
@@ -54,7 +53,8 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--all", "everything", is_flag=True, help="Also print what only nni_manager goes by; NNI 3.0 refuses it.")
 def convert(file: Path, everything: bool) -> None:
-    """Print a file of NNI's first format (`trainingServicePlatform`) in NNI's second, for nni_manager and NNI 3.0.
+    """Print a file of NNI's first format in NNI's second. A file of the first has
+    `trainingServicePlatform`; nni_manager and NNI 3.0 read what is printed.
 
     Values, secrets included, are as written; what is left out is named on standard error. No file that it names is
     needed."""
@@ -69,7 +69,7 @@ def convert(file: Path, everything: bool) -> None:
 
 @config.command()
 def schema() -> None:
-    """Print the JSON schema of experiment files, by which editors complete and check them.
+    """Print the JSON schema of experiment files, for editors. They complete and check files by it.
 
     The line `# yaml-language-server: $schema=FILE` at the top of an experiment file names the schema's file."""
     from nni_manager.config.schema import experiment_schema

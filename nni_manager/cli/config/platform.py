@@ -35,7 +35,7 @@ def platform() -> None:
 @click.option("--config", "-c", metavar="FILE", help="The platforms of an experiment file.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask about what no data directory here knows.")
 def clean(connect: Connect, *, names: tuple[str, ...], config: str | None, yes: bool) -> None:
-    """End the jobs that stopped or deleted experiments left, on all platforms or those named.
+    """End the jobs that stopped or deleted experiments left. All platforms are meant, or those named.
 
     With --config, a cluster is also asked what its namespace has of experiments that are not at work here; their
     folders may be lost. That is listed, and removed after a yes, as another manager may be at work with it.
@@ -79,8 +79,8 @@ def _finds_left(name: str) -> bool:
 )
 @data_directory_option
 def trust(*, config: Path, yes_these: tuple[str, ...], data_dir: str | None) -> None:
-    """Show the host keys of the machines of an experiment file that are not known here, and write those that you agree
-    to into ~/.ssh/known_hosts.
+    """Show new host keys of a config's machines, and trust them. Those that you agree to are written into
+    ~/.ssh/known_hosts.
 
     To be run as the daemon's user on its machine. Compare with `ssh-keygen -lf` on the machine: a different key means
     that the connection is intercepted. A key that has changed is never written.

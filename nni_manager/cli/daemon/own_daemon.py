@@ -67,7 +67,7 @@ def status(*, as_json: bool, **_: object) -> None:
 @click.option("--all", "-a", "everything", is_flag=True, help="Every open experiment.")
 @daemon_options
 def stop(*, ids: tuple[str, ...], port: int | None, everything: bool, **_: object) -> None:
-    """End the daemon; trials go on, and the next daemon takes them up.
+    """End the daemon. Trials go on, and the next daemon takes them up.
 
     With IDs, a port or --all: end these experiments' trials and close them, as `nnictl stop` does.
     """
@@ -126,7 +126,7 @@ _COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
-    """Look at what experiments need: disk, ports, clock, keeper, tuners. Changes nothing.
+    """Look at what experiments need, and change nothing. Disk, ports, clock, keeper and tuners are looked at.
 
     Exit code 0 when nothing fails, 1 otherwise.
     """
@@ -171,7 +171,7 @@ def _summary(verdicts: Iterable[str]) -> str:
 @click.option("--own", is_flag=True, help="It is a copy: give it a name of its own.")
 @data_directory_option
 def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
-    """Show the name by which the data directory is known on other machines, or settle which directory has that name.
+    """Show or settle the data directory's name on other machines.
 
     Machines take jobs of one data directory under a name. --moved: the directory was moved and keeps its trials there.
     --own: it is a copy, which gets another name and other folders; the trials stay with the original.

@@ -26,7 +26,7 @@ from nni_manager.programs import hook
 
 @click.command("nni-hook")
 def nni_hook() -> None:
-    """Print shell code with which NNI's own nnictl and Python programs start experiments on this daemon.
+    """Print shell code that has NNI start experiments here. NNI's own nnictl and Python programs then use this daemon.
 
     For a shell of the environment that has NNI: eval "$(nni-manager nni-hook)"
     """
@@ -52,7 +52,7 @@ def runner() -> None:
     help="File to write.",
 )
 def build(output: Path) -> None:
-    """Write the trial runner as one file that needs Python 3.7 or newer and nothing else."""
+    """Write the trial runner as one file. It needs Python 3.7 or newer and nothing else."""
     from nni_manager.platform_kit.payload import runner_archive
 
     data = runner_archive()
@@ -66,7 +66,7 @@ def build(output: Path) -> None:
 
 @click.command("stand-in-path")
 def stand_in_path() -> None:
-    """Print the folder of the stand-in for NNI's SDK: with it on PYTHONPATH, a trial's program runs by itself."""
+    """Print the folder of the stand-in for NNI's SDK. With it on PYTHONPATH, a trial's program runs by itself."""
     from nni_manager.platform_kit.payload import STAND_IN
 
     click.echo(STAND_IN)

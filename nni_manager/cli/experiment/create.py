@@ -57,7 +57,7 @@ def create(
     foreground: bool,
     tuner_python: str,
 ) -> None:
-    """Start an experiment; the daemon is started too when none runs."""
+    """Start an experiment. The daemon is started too when none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
     with held_interrupts("started") as held:
         id_ = _made(client, endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
@@ -89,7 +89,7 @@ def _made(client: ManagerClient, **experiment: Any) -> str:
 def resume(
     connect: Connect, *, id: str, port: int | None, debug: bool, foreground: bool, experiment_dir: str | None
 ) -> None:
-    """Open a stopped experiment again, or continue one that is on hold."""
+    """Open a stopped experiment, or continue one on hold."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     secrets = {} if experiment_dir else secrets_of_experiment(client, id_, os.environ)
@@ -111,7 +111,7 @@ def resume(
 @_port
 @_directory
 def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | None) -> None:
-    """Open a stopped experiment for reading only; `nnictl stop` ends that."""
+    """Open a stopped experiment for reading. `nnictl stop` ends that."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.view(id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir))
@@ -206,7 +206,7 @@ def more_trials(state: Mapping[str, Any]) -> str:
 @click.option("--config", "-c", required=True, metavar="FILE", help="The experiment file, YAML or JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(connect: Connect, *, config: str, as_json: bool) -> None:
-    """Say where the first trials of an experiment would go now, and why not elsewhere. Nothing is started."""
+    """Say where the first trials of an experiment would go now. It is said why not elsewhere; nothing is started."""
     client, experiment = sent(connect, config, "")
     services = client.plan(**experiment)
     if as_json:

@@ -297,7 +297,7 @@ _MEGABYTE = 1e6
     help="File to write; -: standard output.  [default: ID-report.html]",
 )
 def report(connect: Connect, *, id: str | None, output: Path | None) -> None:
-    """Write one HTML file about an experiment, which opens without a network and can be sent by mail.
+    """Write one HTML file about an experiment. It opens without a network and can be sent by mail.
 
     It has the charts, best trials, failures, counts, search space and config (secrets are masked), and what is needed
     to repeat it: commit and uncommitted changes of the code, packages, seed, machine. Look at the changes before you

@@ -27,7 +27,7 @@ _BATCH_BYTES = 4_000_000
 @selection.id_argument
 @click.option("--filename", "-f", required=True, metavar="FILE", help='JSON: [{"parameter": {…}, "value": …}, …]')
 def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
-    """Tell the tuner results from elsewhere; what `experiment export` wrote as JSON can be imported as it is: of trials
+    """Tell the tuner results from elsewhere. What `experiment export` wrote as JSON can be imported as it is: of trials
     that succeeded with a finite result."""
     read = _read(filename)
     found = [_entry(entry, number) for number, entry in enumerate(read) if not _is_without_result(entry)]

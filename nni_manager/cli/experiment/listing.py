@@ -143,7 +143,7 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every stopped experiment.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: bool) -> None:
-    """Remove stopped experiments and their folders; ab*: all that begin with ab."""
+    """Remove stopped experiments and their folders. All that begin with ab: ab*."""
     if everything == bool(ids):
         raise click.UsageError("give the IDs of stopped experiments, or --all", click.get_current_context())
     client = connect()

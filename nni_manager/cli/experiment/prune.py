@@ -51,7 +51,7 @@ def _age(context: click.Context, _: click.Parameter, text: str | None) -> float 
 @click.option("--archived", is_flag=True, help="Archived ones too.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, archived: bool, yes: bool) -> None:
-    """Remove old stopped experiments and their folders; what goes is listed first.
+    """Remove old stopped experiments and their folders. What goes is listed first.
 
     Experiments that are open, those that are DONE among them, are never touched: `nnictl stop` closes one. Archived
     ones stay, too, unless --archived is given.

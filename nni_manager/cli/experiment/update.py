@@ -22,7 +22,7 @@ from nni_manager.programs.request import require_secrets
 
 @click.group()
 def update() -> None:
-    """Change an experiment's limits, search space, training services or labels; give its secrets anew."""
+    """Change an experiment's limits, space, services or labels. Its secrets are given anew here, too."""
 
 
 @update.command()
@@ -41,7 +41,7 @@ def concurrency(connect: Connect, *, id: str | None, value: int) -> None:
     "--value", "-v", required=True, type=click.IntRange(1, 999_999_999), help="How many trials are made in all."
 )
 def trialnum(connect: Connect, *, id: str | None, value: int) -> None:
-    """Change maxTrialNumber; more trials wake an experiment that is done."""
+    """Change maxTrialNumber. More trials wake an experiment that is done."""
     _change(connect, id, "maxTrialNumber", value)
 
 
@@ -67,7 +67,8 @@ def searchspace(connect: Connect, *, id: str | None, filename: str) -> None:
 @connected
 @selection.id_argument
 def credentials(connect: Connect, *, id: str | None) -> None:
-    """Give the secrets anew that the config refers to: variables of this environment, files of this machine.
+    """Give the secrets anew that the config refers to. They are variables of this environment or files of this
+    machine.
 
     Where the private file of the experiment's folder is missing, this environment is kept anew, too.
     """
@@ -93,7 +94,7 @@ def credentials(connect: Connect, *, id: str | None) -> None:
 )
 @click.option("--now", is_flag=True, help="Cancel what runs on services that are removed.")
 def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
-    """Add, change or remove training services; each is meant by its `name`, or by its position."""
+    """Add, change or remove training services. Each is meant by its `name`, or by its position."""
     sections, references, directory = _read_services(file)
     client, id_ = selection.reach(connect, id)
     secrets = require_secrets(references, os.environ)
@@ -111,7 +112,7 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
 def labels(
     connect: Connect, *, id: str | None, name: str | None, tags: str | None, notes: str | None, archived: bool | None
 ) -> None:
-    """Change name, tags or notes of an experiment, or archive it; also of a stopped one, which is named by its ID."""
+    """Change name, tags or notes of an experiment, or archive it. A stopped one is named by its ID."""
     tagged = None if tags is None else [tag for part in tags.split(",") if (tag := part.strip())]
     given = {"experimentName": name, "tags": tagged, "notes": notes, "archived": archived}
     fields = {field: value for field, value in given.items() if value is not None}

@@ -36,7 +36,7 @@ _MOST_TRIALS = 100
 @to_read
 @click.option("--time", "-t", "interval", type=click.IntRange(1), default=3, show_default=True, help="Seconds.")
 def top(connect: Connect, *, interval: int) -> None:
-    """Show open experiments and running trials, again every few seconds; Ctrl-C ends it. On a pipe: once."""
+    """Show open experiments and running trials until Ctrl-C. They are shown every few seconds; on a pipe, once."""
     client = connect()
     if not sys.stdout.isatty():
         click.echo(_picture(client, time.time()))

@@ -76,7 +76,7 @@ def webui() -> None:
 @to_read
 @selection.id_argument
 def open_(connect: Connect, *, id: str | None) -> None:
-    """Print the address of an experiment's page; of a finished one without a page, open one first."""
+    """Print the address of an experiment's page. A finished experiment without a page has one opened first."""
     client, id_ = selection.reach(connect, id)
     experiment = client.experiment(id_)
     found = _pages(client, experiment) or _viewed_pages(client, experiment)
@@ -87,7 +87,7 @@ def open_(connect: Connect, *, id: str | None) -> None:
 @to_read
 @selection.id_argument
 def url(connect: Connect, *, id: str | None) -> None:
-    """Print the address of an experiment's page: its own, and the one on the daemon's."""
+    """Print the addresses of an experiment's page. One is its own, the other on the daemon's."""
     client, id_ = selection.reach(connect, id)
     experiment = client.experiment(id_)
     click.echo("\n".join(_required(_pages(client, experiment), experiment)))
@@ -145,7 +145,7 @@ def tensorboard() -> None:
 )
 @click.option("--port", type=click.IntRange(1024, 65535), help="Its port.  [default: the first free one from 6006 on]")
 def start(connect: Connect, *, id: str | None, trials: tuple[str, ...], port: int | None) -> None:
-    """Start TensorBoard for trials; its address is printed once it answers."""
+    """Start TensorBoard for trials. Its address is printed once it answers."""
     client, id_ = selection.reach(connect, id)
     chosen = [selection.choose_trial(client, id_, one)["id"] for one in trials] or _usual(client, id_)
     board = client.start_tensorboard(id_, chosen, port)

@@ -57,7 +57,7 @@ def list_trials(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """List an experiment's trials; with --head or --tail, only those that succeeded."""
+    """List an experiment's trials. With --head or --tail, only those that succeeded."""
     if head and tail:
         raise click.UsageError("give either --head or --tail, not both")
     if (head or tail) and (status or limit):
@@ -91,7 +91,7 @@ def _none(client: ManagerClient, id: str) -> str:
 @trial_option
 @json_option
 def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> None:
-    """Show everything about a trial, and the last lines of its stderr if it failed."""
+    """Show everything about a trial. If it failed, the last lines of its stderr are shown, too."""
     client, id_ = selection.reach(connect, id)
     found = choose_trial(client, id_, trial_id)
     if as_json:

@@ -57,7 +57,7 @@ def log() -> None:
 def log_trial(
     connect: Connect, *, id: str | None, trial_id: str | None, name: str | None, tail: int | None, follow: bool
 ) -> None:
-    """Show where a trial's files are, its log, and what it wrote to stdout and stderr."""
+    """Show a trial's log, stdout and stderr, and where its files are."""
     client, id_ = selection.reach(connect, id)
     if trial_id is None:
         for trial in client.all_trials(id_):
@@ -180,7 +180,7 @@ def _start(read: Read, tail: int | None) -> Iterator[tuple[bytes, int]]:
 #: One daemon serves many experiments, so what NNI's manager printed is in the experiment's own logs.
 _OF_EXPERIMENT = {
     "stdout": ("nnimanager.log", "Show what happened to an experiment: its nnimanager.log."),
-    "stderr": ("dispatcher.log", "Show what tuner and assessor wrote: the experiment's dispatcher.log."),
+    "stderr": ("dispatcher.log", "Show what tuner and assessor wrote (dispatcher.log)."),
 }
 
 
@@ -234,7 +234,7 @@ def _lines(read: Read) -> Iterator[bytes]:
     help="Where they go; made where it is missing. Default: a folder with the trial's id.",
 )
 def download(connect: Connect, *, id: str | None, trial_id: str, attempt: int | None, folder: Path | None) -> None:
-    """Bring a trial's files here: its folder and its checkpoint, from any platform that shows files."""
+    """Bring a trial's files here. These are its folder and its checkpoint, from any platform that shows files."""
     client, id_ = selection.reach(connect, id)
     found = choose_trial(client, id_, trial_id)
     target = folder or Path(found["id"])

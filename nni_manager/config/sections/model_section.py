@@ -137,7 +137,7 @@ def _read_inner(raw: object, models: list[type[BaseModel]], path: Path, name: st
     if not source.stored:
         scalars.refuse_placeholders(raw)
     model = _choose(raw, models, path, source) if isinstance(raw, dict) else None
-    return raw if model is None else read_model(raw, model, path, name, source)  # type: ignore[arg-type]
+    return raw if model is None else read_model(raw, model, path, name, source)  # type: ignore[arg-type]  # a model: a dict
 
 
 def _choose(

@@ -112,7 +112,7 @@ async def load(access: Access, folder: Path) -> Configuration:
     found, secrets = Configuration(), SecretTexts()
     try:
         if not access.kubeconfig:
-            load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+            load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]  # of a library
             return found
         merged = KubeConfigMerger(access.kubeconfig).config
         if merged is None:

@@ -183,7 +183,7 @@ class Informer:
     async def _on_failure(self, error: PlatformError) -> None:
         self._note(error)
         self._again.clear()
-        wait_s = self._wait_s(error) * random.uniform(0.8, 1.2)  # noqa: S311
+        wait_s = self._wait_s(error) * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         await happened(self._again, asyncio.timeout(wait_s))
 
     def _wait_s(self, error: PlatformError) -> float:

@@ -219,7 +219,7 @@ class Keeper:
 
     async def _open(self) -> Connection:
         transport = await self._connect(lambda: Connection(self))
-        connection: Connection = transport.get_protocol()  # type: ignore[assignment]
+        connection: Connection = transport.get_protocol()  # type: ignore[assignment]  # made above
         self._connection = connection
         if not self._needed.is_set():  # the last lease ended meanwhile
             self._close("no experiment needs it")

@@ -102,7 +102,7 @@ class KeeperConnection(Connection):
     async def _list(self) -> dict[str, Job]:
         self._reading += 1
         try:
-            return (await self.keeper.request("list"))["jobs"]  # type: ignore[no-any-return]
+            return (await self.keeper.request("list"))["jobs"]  # type: ignore[no-any-return]  # JSON
         finally:
             self._reading -= 1
 

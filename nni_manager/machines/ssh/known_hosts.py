@@ -120,7 +120,7 @@ class KnownHosts:
 
 def _files(given: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:
     """The files of an option of `~/.ssh/config`; None: it is not there."""
-    names = default if given is None else [str(name) for name in given]  # type: ignore[attr-defined]
+    names = default if given is None else [str(name) for name in given]  # type: ignore[attr-defined]  # a list of words
     return tuple(_expanded(name, values) for name in names if name not in _NO_FILES)
 
 

@@ -19,6 +19,7 @@ pytest.register_assert_rewrite(
     *(f"{__name__}.{module}" for module in ("platform_contract", "service_contract", "observing"))
 )
 
+# imported here, as pytest rewrites the asserts of what is imported after the call above
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage, lagging_storage  # noqa: E402
 from nni_manager.platform_kit.testing.platform_contract import PlatformContract  # noqa: E402
 from nni_manager.platform_kit.testing.recorder import DeliveredLines, Recorder  # noqa: E402

@@ -130,7 +130,7 @@ class ServiceContract:
                     world,
                     platform,
                     handle,
-                    lambda r, w=words: r.wait is not None and w in r.wait.sentence,  # type: ignore[misc]
+                    lambda r, w=words: r.wait is not None and w in r.wait.sentence,  # type: ignore[misc]  # its default
                     f"waiting because of {words!r}",
                 )
                 assert report.state is JobState.PENDING and report.wait is not None

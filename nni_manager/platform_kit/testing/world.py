@@ -109,7 +109,7 @@ class World(abc.ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(  # noqa: B027
+    async def __aexit__(  # noqa: B027 - most have nothing to end
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         """Ends every job and whatever else was started."""
@@ -146,7 +146,7 @@ class World(abc.ABC):
     def state_of(self, native: str) -> JobState:
         """The state that a native status stands for in the adapter's table."""
 
-    async def restart(self) -> None:  # noqa: B027
+    async def restart(self) -> None:  # noqa: B027 - most keep nothing
         """Loses what a process of the manager keeps in memory beside the adapter. No adapter is entered now."""
 
     # Jobs
@@ -163,7 +163,7 @@ class World(abc.ABC):
         """A job for `make_pushing` that starts at once. Unless Feature.PUSH is absent."""
         raise NotImplementedError
 
-    async def begin(self, handle: JobHandle) -> None:  # noqa: B027
+    async def begin(self, handle: JobHandle) -> None:  # noqa: B027 - most have started it
         """Has the platform start an accepted job. Where Feature.PENDING is absent it has been started already."""
 
     @abc.abstractmethod

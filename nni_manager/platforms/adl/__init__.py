@@ -1,4 +1,4 @@
-"""Jobs of AdaptDL, on Kubernetes. May import `platform_kit` and `domain`."""
+"""Jobs of AdaptDL, on Kubernetes."""
 
 from __future__ import annotations
 

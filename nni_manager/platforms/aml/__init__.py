@@ -1,4 +1,4 @@
-"""Runs of Azure Machine Learning. May import `platform_kit` and `domain`."""
+"""Runs of Azure Machine Learning."""
 
 from __future__ import annotations
 

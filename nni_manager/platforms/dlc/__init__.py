@@ -1,4 +1,4 @@
-"""Jobs of Alibaba's PAI-DLC. May import `platform_kit` and `domain`."""
+"""Jobs of Alibaba's PAI-DLC."""
 
 from __future__ import annotations
 

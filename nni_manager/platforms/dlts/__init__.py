@@ -1,4 +1,4 @@
-"""Jobs of DLWorkspace. May import `platform_kit` and `domain`; see `README.md` for what users write."""
+"""Jobs of DLWorkspace. See `README.md` for what users write."""
 
 from __future__ import annotations
 

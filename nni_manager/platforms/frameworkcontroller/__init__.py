@@ -1,4 +1,4 @@
-"""Frameworks of FrameworkController, on Kubernetes. May import `platform_kit` and `domain`."""
+"""Frameworks of FrameworkController, on Kubernetes."""
 
 from __future__ import annotations
 

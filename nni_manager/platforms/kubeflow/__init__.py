@@ -1,7 +1,4 @@
-"""Jobs of Kubeflow's operators for TensorFlow and PyTorch.
-
-May import `platform_kit` and `domain`.
-"""
+"""Jobs of Kubeflow's operators for TensorFlow and PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform `local`: this machine. May import `platform_kit` and `domain`; see `README.md` for what users write."""
+"""The platform `local`: this machine. See `README.md` for what users write."""
 
 from __future__ import annotations
 

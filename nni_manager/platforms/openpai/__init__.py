@@ -1,4 +1,4 @@
-"""Jobs of an OpenPAI cluster. May import `platform_kit` and `domain`; see `README.md` for what users write."""
+"""Jobs of an OpenPAI cluster. See `README.md` for what users write."""
 
 from __future__ import annotations
 

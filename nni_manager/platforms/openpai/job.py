@@ -68,7 +68,7 @@ def _parsed(text: str) -> Mapping[str, Any]:
     roles = job.get("taskRoles") if isinstance(job, dict) else None
     if not isinstance(roles, dict) or not roles or not all(isinstance(its, dict) for its in roles.values()):
         raise InvalidInput("openpaiConfigFile: must hold a job with taskRoles, a mapping of names to roles")
-    return job  # type: ignore[no-any-return]
+    return job  # type: ignore[no-any-return]  # looked at above
 
 
 #: The key in `extras` of the mark that says which experiment made the job.

@@ -1,4 +1,4 @@
-"""Machines reached by SSH. May import `platform_kit` and `domain`."""
+"""Machines reached by SSH."""
 
 from __future__ import annotations
 

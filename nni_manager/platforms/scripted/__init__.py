@@ -1,6 +1,6 @@
 """The platform `scripted`: a cluster that acts out a script.
 
-May import `platform_kit` and `domain`; see `README.md` for what users write.
+See `README.md` for what users write.
 """
 
 from __future__ import annotations

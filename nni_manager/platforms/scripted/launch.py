@@ -145,7 +145,9 @@ def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_st
     attempt = Path(spec.attempt_directory).name
     if is_read(config):
         return Path(config.storage or own_storage) / spec.experiment_id / attempt
-    return container_folder(folder) / "nni" if config.launch == PROCESS else Path("/tmp/nni", spec.name)  # noqa: S108
+    if config.launch == PROCESS:
+        return container_folder(folder) / "nni"
+    return Path("/tmp/nni", spec.name)  # noqa: S108 - a path in a container
 
 
 def container_folder(folder: Path) -> Path:

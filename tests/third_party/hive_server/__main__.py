@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """It has a log of its own."""
+        """The server has a log of its own."""
 
 
 class Api(_Handler):

@@ -178,7 +178,7 @@ class HivePlatform(Platform[HiveConfig]):
 
 
 def _environment(spec: JobSpec) -> dict[str, str]:
-    """Of the runner; the Hive adds PATH, and says where the job's folder is."""
+    """Variables that the runner needs; the Hive adds PATH, and says where the folder of the job is."""
     return {
         protocol.ENV_COMMAND: spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",

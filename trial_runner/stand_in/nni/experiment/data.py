@@ -18,7 +18,7 @@ class _Record:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.__dict__ == self.__dict__
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # it can change
 
     def __repr__(self) -> str:
         fields = ", ".join("{}={!r}".format(name, value) for name, value in self.__dict__.items())
