@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
-from nni_manager.client.formats import cut, direction, duration, number
+from nni_manager.client.formats import cut, direction, number
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.formats import duration
 from nni_manager.domain.trial_status import TrialStatus, ended, failed
 
 State = Mapping[str, Any]
@@ -124,8 +125,10 @@ def _best(progress: Progress) -> str:
 
 
 def _times(progress: Progress) -> str:
-    left = f", about {duration(progress.left_s)} left" if progress.is_active and progress.left_s is not None else ""
-    return duration(progress.elapsed_s) + left
+    elapsed = duration(progress.elapsed_s * 1000)
+    if not progress.is_active or progress.left_s is None:
+        return elapsed
+    return f"{elapsed}, about {duration(progress.left_s * 1000)} left"
 
 
 def _seconds(limit: object) -> float | None:

@@ -168,7 +168,7 @@ _MOST_DISKS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class FreeSpace:
     """The room on the disk of one folder, in bytes."""
 
     folder: Path
@@ -200,13 +200,13 @@ class Disk:
         self._rooms: PatientThreads[Path, os.statvfs_result] = PatientThreads(_MOST_DISKS)
         self._counts: PatientThreads[Path, DiskUse] = PatientThreads(_MOST_COUNTED)
 
-    async def room(self, folder: Path | None = None) -> Room:
+    async def room(self, folder: Path | None = None) -> FreeSpace:
         """The room on the disk of a folder; of the data directory if none is given. Raises OSError, after some
         seconds for one that does not answer."""
         path = folder or self._data_directory
         found = await self._rooms.ask(path, partial(os.statvfs, path), self._room_s)
         size = found.f_frsize
-        return Room(folder=path, free=found.f_bavail * size, total=found.f_blocks * size, least=self._least)
+        return FreeSpace(folder=path, free=found.f_bavail * size, total=found.f_blocks * size, least=self._least)
 
     async def use_of(self, folder: Folder) -> DiskUse:
         """What an experiment takes; up to a minute old. Raises StoreUnavailable after some seconds; counting goes on

@@ -41,7 +41,7 @@ LOG_PATIENCE_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
-class _Attempt:
+class _PulledJob:
     job_name: str
     folder: Path
     #: The folder to which its logs are copied.
@@ -72,14 +72,14 @@ class Pull:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts: dict[str, _PulledJob] = {}
         self._news = asyncio.Event()
 
     def follow(self, job_name: str, folder: Path, logs: Path) -> None:
         """Reads the attempt's `folder` from now on, and copies its logs to the folder `logs`. Idempotent."""
         if job_name not in self._attempts:
             now = asyncio.get_running_loop().time()
-            self._attempts[job_name] = _Attempt(job_name=job_name, folder=folder, logs=logs, next_at=now)
+            self._attempts[job_name] = _PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now)
             self._news.set()
 
     def finish(self, job_name: str, patience_s: float) -> None:
@@ -125,7 +125,7 @@ class Pull:
         await happened(self._news, asyncio.timeout_at(min(times, default=None)))
         self._news.clear()
 
-    async def _look_at(self, attempt: _Attempt) -> None:
+    async def _look_at(self, attempt: _PulledJob) -> None:
         stretches, has_news = 0, False
         try:
             stretches, has_news = await self._read(attempt)
@@ -136,7 +136,7 @@ class Pull:
             self._complain(attempt, error, is_ours=True)
         self._plan_next(attempt, stretches, has_news)
 
-    def _plan_next(self, attempt: _Attempt, stretches: int, has_news: bool) -> None:
+    def _plan_next(self, attempt: _PulledJob, stretches: int, has_news: bool) -> None:
         now = asyncio.get_running_loop().time()
         is_ended = attempt.give_up_at is not None or attempt.end_seen_at is not None
         longest_s = _LONGEST_WAIT_AFTER_END_S if is_ended else LONGEST_WAIT_S
@@ -150,7 +150,7 @@ class Pull:
         else:
             attempt.next_at = min(attempt.next_at, max(now, attempt.give_up_at))
 
-    def _complain(self, attempt: _Attempt, error: Exception, *, is_ours: bool = False) -> None:
+    def _complain(self, attempt: _PulledJob, error: Exception, *, is_ours: bool = False) -> None:
         if repr(error) != attempt.trouble:
             log.warning(
                 "what job %s left in %s cannot be taken now: %s",
@@ -161,7 +161,7 @@ class Pull:
             )
         attempt.trouble = repr(error)
 
-    async def _read(self, attempt: _Attempt) -> tuple[int, bool]:
+    async def _read(self, attempt: _PulledJob) -> tuple[int, bool]:
         """Reads what is new of an attempt; answers the stretches of results taken, and whether anything was new."""
         end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: it was written last
         if not await self._register(attempt):
@@ -179,7 +179,7 @@ class Pull:
             raise trouble
         return stretches, bool(stretches or copied)
 
-    async def _register(self, attempt: _Attempt) -> bool:
+    async def _register(self, attempt: _PulledJob) -> bool:
         """Passes a new registration on; returns whether results of the runner are accepted."""
         registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
         if registration is None or (attempt.is_registered and registration.container == attempt.container):
@@ -202,7 +202,7 @@ class Pull:
         self._host.wake(attempt.job_name)
         return True
 
-    async def _take_results(self, attempt: _Attempt, end: End | None) -> tuple[int, OSError | None]:
+    async def _take_results(self, attempt: _PulledJob, end: End | None) -> tuple[int, OSError | None]:
         """Hands results over; answers the number of stretches, at most `_MOST_STRETCHES`, and the error of an outbox
         that cannot be read, which costs no other."""
         if attempt.offsets is None:
@@ -223,7 +223,7 @@ class Pull:
         return count, trouble
 
     async def _take_stretch(
-        self, attempt: _Attempt, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
+        self, attempt: _PulledJob, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
     ) -> bool:
         """Hands over the next stretch of an outbox; answers whether there was one.
 
@@ -249,13 +249,13 @@ class Pull:
         offsets[outbox] = stretch.end
         return True
 
-    async def _tell_of_unread_files(self, attempt: _Attempt) -> None:
+    async def _tell_of_unread_files(self, attempt: _PulledJob) -> None:
         name, line = protocol.NOT_READ_OUTBOX, protocol.NOT_READ
         if attempt.offsets is not None and name not in attempt.offsets:
             await self._host.deliver(attempt.job_name, name, 0, len(line), (line,), container=attempt.container)
             attempt.offsets[name] = len(line)
 
-    async def _copy_logs(self, attempt: _Attempt) -> int:
+    async def _copy_logs(self, attempt: _PulledJob) -> int:
         """Copies what is new of the logs; answers how many bytes that was. Zeros count as printed after a while."""
         patience_is_over = _is_past(attempt.hole_until)
         copied = await asyncio.to_thread(
@@ -271,7 +271,7 @@ class Pull:
             attempt.hole_until = asyncio.get_running_loop().time() + LOG_PATIENCE_S
         return copied.size
 
-    async def _take_end(self, attempt: _Attempt, end: End) -> None:
+    async def _take_end(self, attempt: _PulledJob, end: End) -> None:
         """Tells the runner's word about the end; the attempt is over when everything that it speaks of is here."""
         now = asyncio.get_running_loop().time()
         if attempt.end_seen_at is None:
@@ -289,7 +289,7 @@ class Pull:
             self._close(attempt)
 
     async def _tell_end(
-        self, attempt: _Attempt, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
+        self, attempt: _PulledJob, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
     ) -> None:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(runner_folder.stderr_tail, attempt.folder)
         missing = (missing_logs or {}).items()
@@ -307,7 +307,7 @@ class Pull:
         }
         await self._host.exited(attempt.job_name, json.dumps(word))
 
-    def _close(self, attempt: _Attempt) -> None:
+    def _close(self, attempt: _PulledJob) -> None:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)

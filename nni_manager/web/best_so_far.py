@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from nni_manager.web.formats import number
+from nni_manager.domain.formats import number
 
 _WIDTH, _HEIGHT, _MARGIN = 480, 160, 28
 #: Points of the drawing at most; of more trials, an even choice and every improvement.

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from nni_manager.analysis.flattened import flat
 from nni_manager.config.secrets import mask
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
+from nni_manager.domain.formats import duration
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.trial_status import ended
 from nni_manager.store.index import overview
@@ -133,7 +134,7 @@ def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
         "trials that have ended": ended(found.counts),
         "limit of trials": "no limit" if limit is None else limit,
         **counts,
-        "time at work": formats.duration(found.exec_ms),
+        "time at work": duration(found.exec_ms),
         "created": formats.moment(entry.created_ms),
     }
 

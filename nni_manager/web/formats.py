@@ -1,4 +1,4 @@
-"""Values formatted for people."""
+"""Values formatted for people, where `domain.formats` has no form for them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nni_manager.analysis.flattened import flat
+from nni_manager.domain.formats import number
 
 _LONGEST = 60
 #: Integers in JSON may be larger than any float.
@@ -16,20 +17,6 @@ _HUGE = 10**300
 def moment(ms: int) -> str:
     """A time in milliseconds since the epoch as ``2026-11-20 18:57:03 UTC``."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def duration(ms: int) -> str:
-    """A duration in milliseconds in its two largest units: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 7 min``, ``4 d 1
-    h``."""
-    if ms < 10_000:
-        return f"{max(ms, 0) / 1000:.1f} s"
-    seconds = ms // 1000
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
-    if days:
-        return f"{days} d {hours % 24} h"
-    if hours:
-        return f"{hours} h {minutes % 60} min"
-    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
 
 
 def rate(per_minute: float) -> str:
@@ -45,11 +32,6 @@ def limit(value: int | str | None) -> str:
     return "no limit" if value is None else f"{value} s" if isinstance(value, int) else value
 
 
-def number(value: float) -> str:
-    """Six significant digits; NaN and Infinity by their names in JSON."""
-    return f"{value:.6g}" if abs(value) < float("inf") else json.dumps(value)
-
-
 def result(text: str | None) -> str:
     """A reported result: its number, or a short form of its value. `text`: JSON, also with NaN and Infinity."""
     if text is None:
@@ -58,7 +40,7 @@ def result(text: str | None) -> str:
     if isinstance(value, dict):
         value = value.get("default", value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number(float(value)) if is_number and abs(value) < _HUGE else short(value)
+    return number(value) if is_number and abs(value) < _HUGE else short(value)
 
 
 def short(value: object) -> str:
@@ -72,7 +54,7 @@ def cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE):
-        return str(value) if isinstance(value, int) else number(value)
+        return number(value)
     return short(value)
 
 

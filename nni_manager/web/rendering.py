@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from nni_manager.analysis.query import Query
 from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.formats import duration, number
 from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.text import web_link
 from nni_manager.machines.gpu_sample import in_words
@@ -143,8 +144,8 @@ def environment() -> Environment:
     )
     made.filters |= {
         "moment": formats.moment,
-        "duration": formats.duration,
-        "number": formats.number,
+        "duration": duration,
+        "number": number,
         "limit": formats.limit,
         "cell": formats.cell,
         "whole": formats.whole,

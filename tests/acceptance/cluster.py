@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +11,7 @@ from urllib.parse import urlsplit
 from nni_manager.platforms.scripted.launch import START_FILE, STARTED_FILE
 from tests.acceptance.runner_flood import Runner, environment
 from tests.live_daemon import Daemon
+from tests.waiting import until
 
 Variables = dict[str, str]
 
@@ -89,10 +88,3 @@ def register(variables: Variables) -> None:
 
 def bearer(variables: Variables) -> dict[str, str]:
     return {"Authorization": f"Bearer {variables['NNI_TRIAL_TOKEN']}"}
-
-
-def until(condition: Callable[[], object], within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)

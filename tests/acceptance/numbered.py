@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.cluster import until
 from tests.live_daemon import PYTHON, Daemon, picked
+from tests.waiting import until
 
 Json = dict[str, Any]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance import user_views
-from tests.acceptance.cluster import until
 from tests.acceptance.conftest import TRIALS
 from tests.acceptance.outcome_table import DURATION_S, LATE_S, ROWS, UNTIL_FIRST_RESULT_S, rules
 from tests.acceptance.scripted_cluster import FAR_S
 from tests.acceptance.scripted_experiment import Json, ScriptedExperiment, View, stern_assessor
 from tests.live_daemon import Daemon, running_daemon
+from tests.waiting import until
 
 #: Rows with a running job.
 RUNNING = [row for row in ROWS if row != "refused"]

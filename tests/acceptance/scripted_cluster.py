@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.cluster import until
+from tests.waiting import until
 
 Entry = dict[str, Any]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance import user_views
-from tests.acceptance.cluster import until
 from tests.acceptance.scripted_cluster import ScriptedCluster
 from tests.live_daemon import Daemon
+from tests.waiting import until
 
 Json = dict[str, Any]
 

@@ -15,8 +15,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.command_line import CommandLine, command_line
+from tests.waiting import until
 
 pytestmark = pytest.mark.acceptance
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line, id_in, state_of
 from tests.live_daemon import Daemon, assert_gone
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 

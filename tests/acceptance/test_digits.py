@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.digits_services import CONFIGS, SERVICES, Service, example, image, small_image
 from tests.fakes import sandbox
 from tests.live_daemon import LISTENING, Daemon, assert_gone, picked, running_daemon
 from tests.thorough import besides
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 #: NNI_DIGITS_TRIALS=16 for as many as the example has.

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.fakes import sandbox
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
+from tests.waiting import until
 
 pytestmark = pytest.mark.acceptance
 

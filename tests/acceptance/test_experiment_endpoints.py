@@ -8,8 +8,7 @@ import re
 import shutil
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line, id_in, state_of
 from tests.live_daemon import Daemon
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -121,7 +121,7 @@ def test_restarted_daemon_opens_its_endpoints_again(nnictl: CommandLine) -> None
     state_of(nnictl.daemon, running, RUNNING=2)
     _kill(nnictl.daemon)
     assert _is_free(ports[0]) and _is_free(ports[1])
-    _until(lambda: _registry(nnictl)[running]["status"] == "RUNNING")
+    until(lambda: _registry(nnictl)[running]["status"] == "RUNNING")
     served = nnictl.serve("--port", "0")
     assert _status(ports[0], "/my/pre") == "RUNNING" and _status(ports[1]) == "VIEWED"
     state_of(served, running, RUNNING=2)
@@ -155,8 +155,8 @@ def test_taken_port_is_a_warning_until_it_is_free(nnictl: CommandLine) -> None:
             f"its endpoint cannot be opened again: port {port} is in use by process {os.getpid()}"
         )
         assert problem in nnictl.good("experiment", "list")
-        _until(lambda: served.status(id_)["counts"])  # it is worked on all the same
-    _until(lambda: served.status(id_)["errors"] == [])
+        until(lambda: served.status(id_)["counts"])  # it is worked on all the same
+    until(lambda: served.status(id_)["errors"] == [])
     assert _status(port) == "RUNNING"
     nnictl.good("stop", "--all")
 
@@ -166,7 +166,7 @@ def test_done_experiment_keeps_its_endpoint(nnictl: CommandLine) -> None:
     id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=REPORT), "-p", port))
     nnictl.daemon.wait(id_, "DONE")
     assert _status(port) == "DONE"
-    _until(lambda: _registry(nnictl)[id_]["status"] == "DONE")
+    until(lambda: _registry(nnictl)[id_]["status"] == "DONE")
     entry = _registry(nnictl)[id_]
     assert entry["port"] == port and isinstance(entry["endTime"], int)
     nnictl.good("stop", id_)
@@ -239,7 +239,7 @@ def test_page_works_below_an_endpoint_prefix(kept: CommandLine) -> None:
     with httpx.Client(trust_env=False, base_url=base, timeout=30) as client:
         answer = client.post(stop)
     assert answer.status_code == 200 and f"nnictl resume {id_}" in answer.text
-    _until(lambda: _is_free(port))
+    until(lambda: _is_free(port))
 
 
 def test_endpoints_require_the_token(nnictl: CommandLine) -> None:
@@ -271,7 +271,7 @@ def test_nnis_list_names_our_experiments(nnictl: CommandLine) -> None:
         "create", "-c", nnictl.config(trialCommand=RUN_ON, experimentName="demo"), "-p", port, "-u", "x/y"
     )
     id_, daemon = id_in(out), nnictl.daemon.call("GET", "/daemon")["pid"]
-    _until(lambda: "pid" in _registry(nnictl).get(id_, {}))  # once it is open
+    until(lambda: "pid" in _registry(nnictl).get(id_, {}))  # once it is open
     pid = _registry(nnictl)[id_]["pid"]
     assert psutil.Process(pid).ppid() == daemon, "ending that process must stop this experiment alone, not the daemon"
     state = nnictl.daemon.status(id_)
@@ -307,13 +307,6 @@ def _made(line: CommandLine) -> tuple[set[str], set[str]]:
 def _registry(nnictl: CommandLine) -> dict[str, Any]:
     path = nnictl.folder / "home" / "nni-experiments" / ".experiment"
     return json.loads(path.read_text()) if path.exists() else {}
-
-
-def _until(holds: Callable[[], object], within_s: float = 30) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _kill(daemon: Daemon) -> None:

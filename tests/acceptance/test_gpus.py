@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.acceptance.place_monitor import PlaceMonitor, waiting
 from tests.fake_driver import FakeDriver, OnCard
 from tests.live_daemon import Daemon, assert_gone, picked, running_daemon
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 

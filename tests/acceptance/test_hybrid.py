@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 

@@ -6,8 +6,7 @@ import hashlib
 import os
 import shutil
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -15,6 +14,7 @@ import pytest
 
 from tests.acceptance.command_line import CommandLine, command_line, id_in
 from tests.live_daemon import Daemon
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -198,8 +198,8 @@ def test_interrupted_upload_leaves_nothing(manager: Daemon, url: str) -> None:
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         connection.sendall(head.encode() + body[:1_000_000])
-        _until(lambda: _drafts(manager), "it has begun to come in")
-    _until(lambda: not _drafts(manager), "nothing is left of it")
+        until(lambda: _drafts(manager), what="it has begun to come in")
+    until(lambda: not _drafts(manager), what="nothing is left of it")
     answer = httpx.put(f"{url}/api/v1/code/{sha256}", content=body, headers={"Authorization": f"Bearer {TOKEN}"})
     assert answer.status_code == 400 and "cannot be read" in answer.json()["error"]
     assert not any(sha256 in path.name for path in _sent(manager))
@@ -216,13 +216,6 @@ def _drafts(manager: Daemon) -> list[Path]:
 
 def _sent(manager: Daemon) -> set[Path]:
     return set((manager.data / "code").glob("*"))
-
-
-def _until(holds: Callable[[], object], what: str, within_s: float = 30) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def _trials(manager: Daemon, id_: str) -> list[dict]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from tests.live_daemon import Daemon, running_daemon
+from tests.waiting import until
 
 pytestmark = pytest.mark.acceptance
 
@@ -83,15 +83,6 @@ def create(daemon: Daemon, command: str, **fields: Any) -> str:
         **fields,
     }
     return daemon.create(config, code)
-
-
-def until(look: Callable[[], Any], within_s: float = 40) -> Any:
-    """The first truthy answer."""
-    deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-    return found
 
 
 def status_of(client: httpx.Client) -> str:

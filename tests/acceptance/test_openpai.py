@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.openpai_account import Cluster, assert_every_trial_has_its_own_result
 from tests.fakes import sandbox
 from tests.fakes.process import running
 from tests.live_daemon import Daemon
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 

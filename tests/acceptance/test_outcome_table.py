@@ -15,7 +15,7 @@ import pytest
 
 from nni_manager.domain.trial import reason_in_words
 from tests.acceptance import cluster, user_views
-from tests.acceptance.cluster import Cluster, say, until
+from tests.acceptance.cluster import Cluster, say
 from tests.acceptance.outcome_scenarios import OUTAGE, Scenarios, running_scenarios, when_all_is_told
 from tests.acceptance.outcome_table import (
     COLUMNS,
@@ -29,6 +29,7 @@ from tests.acceptance.outcome_table import (
     request,
 )
 from tests.acceptance.scripted_experiment import Json, View, listed_tuner, stern_assessor
+from tests.waiting import until
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90), pytest.mark.group("outcome_table")]

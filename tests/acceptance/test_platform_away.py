@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon, assert_gone, picked
+from tests.waiting import until
 
 #: Seconds for which the platform is away once the daemon has started; of the issue 60: NNI_AWAY_S=60.
 AWAY_S = float(os.environ.get("NNI_AWAY_S", "12"))

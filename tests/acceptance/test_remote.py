@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.group("remote")]
 
@@ -56,7 +56,7 @@ def test_trials_on_two_machines_while_servers_and_daemon_die(
     daemon.call("DELETE", f"/experiments/{id_}")
     for machine in machines:
         assert not list(machine.home.rglob("trials"))
-        _wait_until(lambda home=machine.home: not processes_of(str(home / ".nni-manager")))  # type: ignore[misc]
+        until(lambda home=machine.home: not processes_of(str(home / ".nni-manager")))  # type: ignore[misc]
 
 
 def test_machine_is_drained_and_another_one_added(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
@@ -118,7 +118,7 @@ def test_remote_logs_are_read_and_kept(shared: Daemon, code: Path, machines: lis
     shared.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
     [(trial,)] = picked(shared.trials(id_), "id")
     with shared.client() as client:
-        _wait_until(lambda: client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n")
+        until(lambda: client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n")
         (code / "go").touch()
         shared.wait(id_, "DONE")
         shared.call("POST", f"/experiments/{id_}/stop")
@@ -150,10 +150,3 @@ def _config(machines: list[RealMachine], command: str, trials: int) -> dict[str,
 
 def _wait_for_ended(daemon: Daemon, id_: str, count: int) -> None:
     daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= count, timeout_s=60)
-
-
-def _wait_until(holds: Any, within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)

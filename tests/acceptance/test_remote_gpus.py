@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from tests.acceptance.card_monitor import CardMonitor
-from tests.acceptance.cluster import until
 from tests.fake_driver import FakeDriver, OnCard
 from tests.live_daemon import Daemon, end_all, picked
 from tests.platforms.remote.ssh_machines import RealMachine
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.group("remote_gpus")]
 

@@ -17,6 +17,7 @@ import yaml
 
 from tests.live_daemon import Daemon, picked
 from tests.namespaced_machines import NamespacedMachine, namespaced_machines
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.alone, pytest.mark.timeout(300)]
 
@@ -113,7 +114,7 @@ def test_trials_of_a_vanished_machine_run_elsewhere(
     assert _place_of_the_second(daemon, id_, trial) != silent.address
     assert silent.users_processes()
     silent.heal()
-    _wait_until(lambda: not [p for p in silent.users_processes() if "sleep" in " ".join(p.cmdline())], 40)
+    until(lambda: not [p for p in silent.users_processes() if "sleep" in " ".join(p.cmdline())], 40)
     for process in _sleepers([machine for machine in machines if machine is not silent]):
         with suppress(psutil.Error):
             process.kill()
@@ -207,11 +208,4 @@ def _sleepers(machines: list[NamespacedMachine]) -> list[psutil.Process]:
 
 def _check_nothing_runs(machines: list[NamespacedMachine]) -> None:
     """A keeper without a job ends itself a moment after its last connection."""
-    _wait_until(lambda: not [p for machine in machines for p in machine.users_processes()], 20)
-
-
-def _wait_until(holds: Any, within_s: float) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
+    until(lambda: not [p for machine in machines for p in machine.users_processes()], 20)

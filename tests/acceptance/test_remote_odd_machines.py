@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.group("remote_odd_machines")]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from tests.live_daemon import Daemon, end_all, picked, processes_of
 from tests.platforms.remote import ssh_machines
 from tests.platforms.remote.ssh_machines import PASSWORD, InProcessMachine
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
@@ -85,7 +85,7 @@ def test_removed_unreachable_machine_is_cleaned_on_return(
     serve(one.start())
     cleaned = daemon.call("POST", "/platforms/clean", json={})["cleaned"]
     assert not any(found["trouble"] for found in cleaned), "the daemon's own look may have been faster"
-    _wait_until(lambda: not processes_of(str(one.home)))
+    until(lambda: not processes_of(str(one.home)))
 
 
 def test_password_is_replaced_while_trials_run(
@@ -99,19 +99,12 @@ def test_password_is_replaced_while_trials_run(
     monkeypatch.setattr(ssh_machines, "PASSWORD", renewed)
     serve(one.stop())
     serve(one.start())
-    _wait_until(lambda: one.refused_logins > 0)
+    until(lambda: one.refused_logins > 0)
     daemon.call("PUT", f"/experiments/{id_}/credentials", json={"secrets": {"${MACHINE_PASSWORD}": renewed}})
     (code / "go").touch()
     daemon.wait(id_, "DONE")
     _check_that_each_ran_once(daemon, id_)
     daemon.call("POST", f"/experiments/{id_}/stop")
-
-
-def _wait_until(holds: Callable[[], object], within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def _until_both_run(daemon: Daemon, id_: str) -> None:

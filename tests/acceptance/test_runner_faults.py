@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.numbered import LISTENING, Numbered
 from tests.live_daemon import Daemon, picked, processes_of
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.group("runner_faults")]
 

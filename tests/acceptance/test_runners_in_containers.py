@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import Cluster, until
+from tests.acceptance.cluster import Cluster
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon
+from tests.waiting import until
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]

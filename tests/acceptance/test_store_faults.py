@@ -21,6 +21,7 @@ import pytest
 from tests.acceptance import trial_notes
 from tests.acceptance.numbered import LISTENING
 from tests.live_daemon import PYTHON, Daemon, assert_gone, end_all, picked, processes_of
+from tests.waiting import until
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("store_faults")]
@@ -110,7 +111,7 @@ class Run:
 
     def check_end(self) -> None:
         """Nothing that a trial wrote is missing or there twice, and no command was carried out that was refused."""
-        _eventually(self.is_at_work)
+        until(self.is_at_work)
         self.daemon.wait(self.id, "DONE")
         ends = picked(self.daemon.trials(self.id), "status", "attempt", "stopRequest")
         assert ends == [("SUCCEEDED", 1, None)] * self.trials
@@ -139,7 +140,7 @@ def test_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
-    assert _eventually(run.holds) <= DISK_HOLDS
+    assert until(run.holds) <= DISK_HOLDS
     _during(3.0, lambda: run.holds() <= DISK_HOLDS)
     assert daemon.call("GET", "/experiments")["experiments"][0]["status"] == "RUNNING"
     filling.unlink()
@@ -153,10 +154,10 @@ def test_killed_daemon_starts_on_a_full_disk(daemon: Daemon, code: Path, tmp_pat
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
-    _eventually(run.holds)
+    until(run.holds)
     daemon.kill()
     daemon.start()
-    assert _eventually(lambda: daemon.call("GET", "/experiments")["experiments"][0]["errors"])
+    assert until(lambda: daemon.call("GET", "/experiments")["experiments"][0]["errors"])
     filling.unlink()
     run.check_end()
     run.stop()
@@ -192,7 +193,7 @@ def test_full_disk_does_not_delay_the_daemons_end(daemon: Daemon, code: Path, tm
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
     filling = _fill(small_disk)
-    _eventually(run.holds)
+    until(run.holds)
     began = time.monotonic()
     assert daemon.terminate() == 0
     assert time.monotonic() - began < PROMPT_S
@@ -219,7 +220,7 @@ def test_locked_database_delays_trials_and_refuses_calls(shared: Daemon, code: P
     run = Run(shared, code, tmp_path)
     run.wait_for_progress()
     with _locked(run.database):
-        assert _eventually(run.holds) == {"STORE_UNAVAILABLE"}
+        assert until(run.holds) == {"STORE_UNAVAILABLE"}
         run.check_refusals("is locked by another process")
         _during(8.0, lambda: run.holds() == {"STORE_UNAVAILABLE"})
     run.check_end()
@@ -231,7 +232,7 @@ def test_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: Path
     shared.wait(run.id, "DONE")
     with _locked(run.database):
         run.check_refusals("is locked by another process")
-    _eventually(lambda: not run.holds())
+    until(lambda: not run.holds())
     assert run.ask("PATCH", "", json={"maxTrialNumber": 3}).status_code == 200
     run.trials = 3
     run.check_end()
@@ -257,11 +258,11 @@ def test_results_survive_a_stop_while_the_store_is_locked(daemon: Daemon, code: 
     daemon.kill()
     with _locked(run.database):
         daemon.start()
-        ended = _eventually(lambda: _ended_commands(run.folder))
+        ended = until(lambda: _ended_commands(run.folder))
         assert daemon.call("POST", f"/experiments/{run.id}/stop")["status"] == "STOPPED"
         assert _entry(daemon, run.id)["status"] == "STOPPED"
         assert not processes_of(f"{run.folder}/trials")
-    assert _eventually(run.told) == "STOPPED"
+    assert until(run.told) == "STOPPED"
     daemon.wait(run.id, "STOPPED")
     assert _entry(daemon, run.id)["status"] == "STOPPED"
     statuses = dict(picked(daemon.trials(run.id), "id", "status"))
@@ -323,7 +324,7 @@ def test_locked_index_stops_nothing(daemon: Daemon, code: Path, tmp_path: Path) 
         assert refused.status_code == 503
         assert "index.sqlite is locked by another process" in refused.json()["error"]
     run.check_end()
-    _eventually(lambda: _entry(daemon, run.id)["status"] == "DONE")
+    until(lambda: _entry(daemon, run.id)["status"] == "DONE")
     assert [path.parent.name for path in daemon.data.glob("*/db")] == [run.id], "a refused experiment leaves nothing"
 
 
@@ -374,7 +375,7 @@ def test_read_only_database_causes_a_hold(
     run.wait_for_progress()
     wal = run.database.with_name("nni.sqlite-wal")
     freeze(wal)
-    assert _eventually(run.holds) <= DISK_HOLDS
+    assert until(run.holds) <= DISK_HOLDS
     run.check_refusals("cannot be")
     _during(2.0, lambda: run.holds() <= DISK_HOLDS)
     subprocess.run(["chattr", "-i", wal], check=True)
@@ -389,7 +390,7 @@ def test_read_only_trials_folder_causes_a_hold(
     run.wait_for_progress()
     trials = run.folder / "trials"
     freeze(trials)
-    assert _eventually(run.holds) == {"PLATFORM_UNAVAILABLE"}
+    assert until(run.holds) == {"PLATFORM_UNAVAILABLE"}
     assert str(trials) in run.ask("GET", "").json()["errors"][0]
     daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 0)
     subprocess.run(["chattr", "-i", trials], check=True)
@@ -447,7 +448,7 @@ def _small_run(daemon: Daemon, code: Path, root: Path) -> Run:
 
 
 def _check_corrupt(run: Run) -> None:
-    entry = _eventually(lambda: (found := _entry(run.daemon, run.id)) and found["errors"] and found)
+    entry = until(lambda: (found := _entry(run.daemon, run.id)) and found["errors"] and found)
     assert run.id in entry["errors"][0]
     assert "restore it from a backup" in entry["errors"][0]
     with run.daemon.client() as client:
@@ -477,10 +478,10 @@ def test_stop_ends_trials_of_a_failed_experiment(
     sleep = {"trialCommand": "exec sleep 1000", "trainingService": platform}
     id_ = daemon.create(trial_notes.config(trials=2, steps=1, pause_s=0, tuner={"name": "Random"}, **sleep), code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
-    _eventually(lambda: len(_sleeping(id_)) == 2)
+    until(lambda: len(_sleeping(id_)) == 2)
     if words := FATES[fate](daemon, daemon.data / id_ / "db"):
         # a writer that meets the files half removed sees only that the database cannot be opened
-        _eventually(lambda: any(words in error for error in _entry(daemon, id_)["errors"]))
+        until(lambda: any(words in error for error in _entry(daemon, id_)["errors"]))
     jobs = _sleeping(id_)
     assert len(jobs) == 2
     daemon.call("POST", f"/experiments/{id_}/stop" if what == "it" else "/experiments/stop")
@@ -555,15 +556,6 @@ SPOIL: dict[str, Callable[[Path], object]] = {
 def _entry(daemon: Daemon, id_: str) -> dict[str, Any]:
     (found,) = (one for one in daemon.call("GET", "/experiments")["experiments"] if one["id"] == id_)
     return dict(found)
-
-
-def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
-    """Polls `look` until it is true: an experiment with a failing store sends no events to wait for."""
-    deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-    return found
 
 
 def _during(seconds: float, holds: Callable[[], bool]) -> None:

@@ -19,9 +19,10 @@ import psutil
 import pytest
 
 from tests.acceptance import runner_flood
-from tests.acceptance.cluster import Cluster, bearer, post, register, until
+from tests.acceptance.cluster import Cluster, bearer, post, register
 from tests.acceptance.runner_flood import Runner
 from tests.live_daemon import Daemon
+from tests.waiting import until
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("trial_listener")]

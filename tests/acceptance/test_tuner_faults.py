@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from nni_manager.platform_kit.payload import TUNER_HOST
 from tests.acceptance import trial_notes
 from tests.live_daemon import PYTHON, Daemon, assert_gone, picked, processes_of, running_daemon
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("tuner_faults")]
 
@@ -140,7 +141,7 @@ def test_third_tuner_death_causes_a_hold_until_resume(bench: Bench) -> None:
 
 def _kill_tuner(bench: Bench, but: int) -> int:
     """Kills the tuner's process once it is another one than `but`; answers which it was."""
-    found = _eventually(lambda: next((p for p in bench.tuner_processes() if p.pid != but), None))
+    found = until(lambda: next((p for p in bench.tuner_processes() if p.pid != but), None))
     found.kill()
     found.wait(5)
     return int(found.pid)
@@ -283,7 +284,7 @@ def test_resume_ends_a_hanging_tuner(impatient: Bench, hang: str) -> None:
 def test_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal.Signals) -> None:
     bench = own
     _hang(bench, hang)
-    _eventually(bench.tuner_processes)
+    until(bench.tuner_processes)
     _wait_for_hang(bench)
     assert bench.daemon.process is not None
     began = time.monotonic()
@@ -313,22 +314,13 @@ def _hang(bench: Bench, hang: str) -> None:
 
 
 def _wait_for_hang(bench: Bench) -> None:
-    _eventually((bench.gates / "hangs").exists)
+    until((bench.gates / "hangs").exists)
 
 
 def _line_of(path: Path, words: str) -> str:
     """As a stack names it."""
     (number,) = [n for n, line in enumerate(path.read_text().splitlines(), 1) if words in line]
     return f'File "{path}", line {number} in '
-
-
-def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
-    """What `look` answers once that is something: for other processes, which send us no events."""
-    deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-    return found
 
 
 # Medianstop

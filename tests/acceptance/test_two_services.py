@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon, assert_gone, picked
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 

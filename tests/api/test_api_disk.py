@@ -116,7 +116,7 @@ async def test_experiment_that_closes_during_a_look_is_warned_of_nothing(
     disk, warnings = Disk(world.data, _EVERYTHING_MIB), world.supervisor.shared.warnings
     ask = disk.room
 
-    async def stop_first(folder: Path | None = None) -> module.Room:
+    async def stop_first(folder: Path | None = None) -> module.FreeSpace:
         if id_ in world.supervisor.open_ids:
             assert (await api.post(f"{EXPERIMENTS}/{id_}/stop")).status_code == 200
         return await ask(folder)

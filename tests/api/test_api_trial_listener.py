@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from nni_manager.api.runners import trial_listener
 from nni_manager.api.runners.trial_listener import BODY_LIMIT, TrialListener
-from nni_manager.api.runners.trial_posts import MOST_BODIES, SMALL_BYTES, Room
+from nni_manager.api.runners.trial_posts import MOST_BODIES, SMALL_BYTES, BodyMemory
 from nni_manager.domain.errors import TooBusy
 from nni_manager.scheduler.experiments.runner_reports import RunnerIdentity
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
@@ -482,26 +482,26 @@ async def test_large_bodies_of_all_attempts_have_so_much_room(
 
 
 def test_a_large_body_that_is_alone_has_room() -> None:
-    room = Room(SMALL_BYTES)
-    with room.body("a") as body:
+    memory = BodyMemory(SMALL_BYTES)
+    with memory.body("a") as body:
         for _ in range(4):
             body.grow(SMALL_BYTES)
-    with room.body("b") as body, room.body("c") as later:
+    with memory.body("b") as body, memory.body("c") as later:
         body.grow(SMALL_BYTES + 1)
         with pytest.raises(TooBusy):
             later.grow(SMALL_BYTES + 1)
 
 
 def test_an_attempt_has_so_many_small_bodies_at_a_time() -> None:
-    room = Room(SMALL_BYTES)
+    memory = BodyMemory(SMALL_BYTES)
     with ExitStack() as stack:
         for _ in range(MOST_BODIES):
-            stack.enter_context(room.body("a"))
-        with pytest.raises(TooBusy), room.body("a"):
+            stack.enter_context(memory.body("a"))
+        with pytest.raises(TooBusy), memory.body("a"):
             raise AssertionError("it was let in")
-        with room.body("b"):
+        with memory.body("b"):
             pass
-    with room.body("a"):
+    with memory.body("a"):
         pass
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nni_manager.api.nni.trials import GrowingList, Room, trial_rows
+from nni_manager.api.nni.trials import GrowingList, ListCache, trial_rows
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import closed, experiment_folder
 from nni_manager.store import database as databases
@@ -202,12 +202,12 @@ async def test_unchanged_index_is_not_read(api: httpx.AsyncClient, world: World)
 
 
 def test_lists_of_closed_experiments_share_their_room(tmp_path: Path) -> None:
-    room = Room(100)
-    lists = [GrowingList(trial_rows("/f"), room) for _ in range(3)]
+    cache = ListCache(100)
+    lists = [GrowingList(trial_rows("/f"), cache) for _ in range(3)]
     for number in (0, 1, 0, 2):
         lists[number]._kept = growing = lists[number]._kept.plus(b"x" * 40, 10)
-        room.use(lists[number], 40)
+        cache.use(lists[number], 40)
     assert [bool(one._kept.size) for one in lists] == [True, False, True] and growing.size == 40
     lists[1]._kept = lists[1]._kept.plus(b"x" * 101, 10)
-    room.use(lists[1], 101)
-    assert [one._kept.size for one in lists] == [0, 0, 0], "what has no room is not kept"
+    cache.use(lists[1], 101)
+    assert [one._kept.size for one in lists] == [0, 0, 0], "a list above the limit is not kept"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from nni_manager.app.listening import listeners as listeners_module
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import reserve
 from nni_manager.scheduler import experiment_log
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.unit
 
@@ -79,12 +80,6 @@ def close_slow(listeners: Listeners, seconds: float) -> None:
     listeners._close_slow(asyncio.get_running_loop().time() + seconds)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 (what the server has seen has no event)
-            await asyncio.sleep(0)
-
-
 def connections(listeners: Listeners) -> list[Any]:
     return list(listeners._server.server_state.connections)
 
@@ -92,7 +87,7 @@ def connections(listeners: Listeners) -> list[Any]:
 @pytest.mark.parametrize("sent", [b"", b"G", GET, GET + b"X-a: b\r\n" * 20])
 async def test_missing_head_times_out(listeners: Listeners, client: Client, sent: bytes) -> None:
     await client.send(sent)
-    await until(lambda: connections(listeners))
+    await until_async(lambda: connections(listeners))
     close_slow(listeners, http_connection.HEAD_S - 1)
     (connection,) = connections(listeners)
     assert not connection.transport.is_closing()
@@ -105,7 +100,7 @@ async def test_missing_head_times_out(listeners: Listeners, client: Client, sent
 
 async def test_between_requests_and_in_them_is_no_head(listeners: Listeners, client: Client) -> None:
     await client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\na")
-    await until(lambda: any(connection.cycle for connection in connections(listeners)))
+    await until_async(lambda: any(connection.cycle for connection in connections(listeners)))
     close_slow(listeners, http_connection.BODY_S - 1)
     await client.send(b"b")
     assert (await client.answer()).endswith(b"\r\n\r\nab")
@@ -120,7 +115,7 @@ async def test_the_second_head_has_its_own_time(listeners: Listeners, client: Cl
     close_slow(listeners, 3600)
     await client.send(GET)
     (connection,) = connections(listeners)
-    await until(lambda: connection._head_since_s is not None)
+    await until_async(lambda: connection._head_since_s is not None)
     close_slow(listeners, http_connection.HEAD_S - 1)
     assert not connection.transport.is_closing()
     close_slow(listeners, http_connection.HEAD_S + 1)
@@ -130,7 +125,7 @@ async def test_the_second_head_has_its_own_time(listeners: Listeners, client: Cl
 @pytest.mark.parametrize("framing", [b"Content-Length: 9\r\n\r\na", b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"])
 async def test_missing_body_times_out(listeners: Listeners, client: Client, framing: bytes) -> None:
     await client.send(POST + framing)
-    await until(lambda: any(connection._body_bytes for connection in connections(listeners)))
+    await until_async(lambda: any(connection._body_bytes for connection in connections(listeners)))
     (connection,) = connections(listeners)
     close_slow(listeners, http_connection.BODY_S - 1)
     assert not connection.transport.is_closing()
@@ -143,9 +138,9 @@ async def test_missing_body_times_out(listeners: Listeners, client: Client, fram
 async def test_a_large_body_may_take_its_time(listeners: Listeners, client: Client) -> None:
     size = 100 * http_connection.BODY_BYTES_A_SECOND
     await client.send(POST + f"Content-Length: {size + 1}\r\n\r\n".encode() + b"a" * size)
-    await until(lambda: connections(listeners))
+    await until_async(lambda: connections(listeners))
     (connection,) = connections(listeners)
-    await until(lambda: connection._body_bytes == size)
+    await until_async(lambda: connection._body_bytes == size)
     close_slow(listeners, http_connection.BODY_S + 99)
     assert not connection.transport.is_closing()
     await client.send(b"b")
@@ -163,9 +158,9 @@ async def test_client_waiting_for_the_daemon_is_not_slow() -> None:
     async with served(slow) as (listeners, client):
         size = 1024 * 1024
         sending = asyncio.create_task(client.send(POST + f"Content-Length: {size}\r\n\r\n".encode() + b"a" * size))
-        await until(lambda: connections(listeners) and connections(listeners)[0].cycle)
+        await until_async(lambda: connections(listeners) and connections(listeners)[0].cycle)
         (connection,) = connections(listeners)
-        await until(lambda: connection.flow.read_paused)
+        await until_async(lambda: connection.flow.read_paused)
         close_slow(listeners, 3600)
         go_on.set()
         assert len(await client.answer()) > size
@@ -200,7 +195,7 @@ async def test_a_refusal_ends_the_connection_whose_body_it_did_not_read(framing:
         assert await client.reader.read() == b""
         (connection,) = connections(listeners)
         close_slow(listeners, http_connection.LINGER_S + 1)
-        await until(lambda: not connections(listeners))
+        await until_async(lambda: not connections(listeners))
         assert connection.transport.is_closing()
 
 
@@ -212,7 +207,7 @@ async def test_refusal_reaches_a_client_that_is_still_sending() -> None:
             await client.send(b"a" * 65536)
         assert (await client.answer()).endswith(b"\r\n\r\nno")
         client.writer.close()
-        await until(lambda: not connections(listeners))
+        await until_async(lambda: not connections(listeners))
 
 
 async def test_a_body_that_has_come_keeps_the_connection() -> None:
@@ -236,7 +231,7 @@ async def test_connections_leave_room_for_the_rest(monkeypatch: pytest.MonkeyPat
         for client in others[3:]:
             assert await client.is_closed()
         first.writer.close()
-        await until(lambda: len(connections(listeners)) == 3)
+        await until_async(lambda: len(connections(listeners)) == 3)
         again = Client(*await asyncio.open_connection("127.0.0.1", port))
         await again.send(GET + b"\r\n")
         assert b" 200 " in await again.answer()
@@ -289,7 +284,7 @@ def test_rate_limited_warning_has_a_count(caplog: pytest.LogCaptureFixture) -> N
 
 async def test_a_head_without_end_is_refused(listeners: Listeners, client: Client) -> None:
     await client.send(GET)
-    await until(lambda: connections(listeners))
+    await until_async(lambda: connections(listeners))
     (connection,) = connections(listeners)
     with suppress(ConnectionError):
         for _ in range(100):
@@ -476,7 +471,7 @@ async def test_a_runner_keeps_its_connection_from_one_heartbeat_to_the_next() ->
     reserved = reserve("127.0.0.1", 0)
     await listeners.open_port("trials", reserved, body_and_all)
     _, writer = await asyncio.open_connection("127.0.0.1", reserved.port)
-    await until(lambda: connections(listeners))
+    await until_async(lambda: connections(listeners))
     (connection,) = connections(listeners)
     assert connection.timeout_keep_alive >= 2 * HEARTBEAT_S
     writer.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
+from nni_manager.domain import formats
 from tests.api.world import World
 from tests.browser.charted import charted
 from tests.browser.objectives import with_objectives
@@ -197,6 +198,19 @@ async def test_axes_have_round_ticks(browser: Browser, site: str, world: World) 
         await page.goto(f"{site}/experiments/charted/config")
         for kind, values, ticks in TICKS:
             assert await page.evaluate(script, [kind, values]) == ticks, (kind, values)
+
+
+async def test_durations_in_charts_have_the_form_of_the_page(browser: Browser, site: str, world: World) -> None:
+    await charted(world, "charted", 1)
+    script = """async (values) => {
+      const root = document.baseURI.split("experiments/")[0];
+      const {duration} = await import(new URL("static/charts/formats.js", root).href);
+      return values.map(duration);
+    }"""
+    values = [1, 440, 9_999, 12_000, 65_000, 7_620_000, 349_200_000]
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/charted/config")
+        assert await page.evaluate(script, values) == [formats.duration(ms) for ms in values]
 
 
 async def test_the_front_of_several_objectives_is_sketched_too(browser: Browser, site: str, world: World) -> None:

@@ -59,7 +59,7 @@ def test_terminal_keeps_notes_and_the_last_line() -> None:
     display.note("Waiting: the disk is full")
     display.close(progress(2))
     assert stream.getvalue().endswith(
-        "\r\x1b[KWaiting: the disk is full\n\r\x1b[K2/100 done, 0 running, 0 failed; 0:01:00, about 0:49:00 left\n"
+        "\r\x1b[KWaiting: the disk is full\n\r\x1b[K2/100 done, 0 running, 0 failed; 1 min 0 s, about 49 min 0 s left\n"
     )
 
 

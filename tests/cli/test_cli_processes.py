@@ -113,7 +113,7 @@ def test_create_in_the_foreground_to_the_end(daemon: StandInDaemon, config: Path
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:2] == ["Experiment k3v9x0qa started.", "folder  /data/k3v9x0qa"]
-    assert "10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 0:01:00" in lines
+    assert "10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 1 min 0 s" in lines
     assert lines[-1] == (
         "Experiment k3v9x0qa is closed; `nnictl trial ls k3v9x0qa` shows its trials, `nnictl webui k3v9x0qa` its page."
     )
@@ -158,7 +158,7 @@ def test_a_terminal_gets_one_line_that_changes(daemon: StandInDaemon, config: Pa
         process.wait(30)
     os.close(master)
     assert process.returncode == 0, shown
-    assert "\r\x1b[K10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 0:01:00\r\n" in shown
+    assert "\r\x1b[K10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 1 min 0 s\r\n" in shown
 
 
 def test_a_reader_that_goes_away_is_no_fault(daemon: StandInDaemon) -> None:

@@ -16,32 +16,32 @@ HALF = state(counts={"SUCCEEDED": 3, "FAILED": 1, "SYS_CANCELED": 1, "RUNNING": 
 @pytest.mark.parametrize(
     ("fields", "since_s", "expected"),
     [
-        ({}, 0, "0/10 done, 0 running, 0 failed; 0:01:00"),
-        ({"counts": HALF["counts"]}, 0, "5/10 done, 2 running, 2 failed; 0:01:00, about 0:01:00 left"),
+        ({}, 0, "0/10 done, 0 running, 0 failed; 1 min 0 s"),
+        ({"counts": HALF["counts"]}, 0, "5/10 done, 2 running, 2 failed; 1 min 0 s, about 1 min 0 s left"),
         (
             {"counts": {"EARLY_STOPPED": 1, "USER_CANCELED": 1, "SUCCEEDED": 3}},
             60,
-            "5/10 done, 0 running, 0 failed; 0:02:00, about 0:02:00 left",
+            "5/10 done, 0 running, 0 failed; 2 min 0 s, about 2 min 0 s left",
         ),
         (
             {"counts": {"SUCCEEDED": 5}, "best": BEST},
             0,
-            "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd); 0:01:00, about 0:01:00 left",
+            "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd); 1 min 0 s, about 1 min 0 s left",
         ),
-        ({"maxTrialNumber": None, "counts": {"SUCCEEDED": 5}}, 0, "5 trials done, 0 running, 0 failed; 0:01:00"),
+        ({"maxTrialNumber": None, "counts": {"SUCCEEDED": 5}}, 0, "5 trials done, 0 running, 0 failed; 1 min 0 s"),
         (
             {"maxTrialNumber": None, "maxExperimentDuration": "2m"},
             15,
-            "0 trials done, 0 running, 0 failed; 0:01:15, about 0:00:45 left",
+            "0 trials done, 0 running, 0 failed; 1 min 15 s, about 45 s left",
         ),
         (
             {"maxExperimentDuration": 90, "counts": {"SUCCEEDED": 1}},
             0,
-            "1/10 done, 0 running, 0 failed; 0:01:00, about 0:00:30 left",
+            "1/10 done, 0 running, 0 failed; 1 min 0 s, about 30 s left",
         ),
-        ({"maxExperimentDuration": 30}, 0, "0/10 done, 0 running, 0 failed; 0:01:00, about 0:00:00 left"),
-        ({"status": "DONE", "counts": {"SUCCEEDED": 10}}, 3600, "10/10 done, 0 running, 0 failed; 0:01:00"),
-        ({"execDurationMs": 93_784_000}, 0, "0/10 done, 0 running, 0 failed; 1 d 02:03:04"),
+        ({"maxExperimentDuration": 30}, 0, "0/10 done, 0 running, 0 failed; 1 min 0 s, about 0.0 s left"),
+        ({"status": "DONE", "counts": {"SUCCEEDED": 10}}, 3600, "10/10 done, 0 running, 0 failed; 1 min 0 s"),
+        ({"execDurationMs": 93_784_000}, 0, "0/10 done, 0 running, 0 failed; 1 d 2 h"),
     ],
 )
 def test_line(fields: dict, since_s: float, expected: str) -> None:
@@ -51,7 +51,7 @@ def test_line(fields: dict, since_s: float, expected: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        (200, "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd); 0:01:00, about 0:01:00 left"),
+        (200, "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd); 1 min 0 s, about 1 min 0 s left"),
         (60, "5/10 done, 0 running, 0 failed; best 0.931246 (trial ab1cd)"),
         (40, "5/10 done, 0 running, 0 failed"),
         (10, "5/10 done…"),

@@ -11,7 +11,6 @@ from click.testing import Result
 from fake_manager import FakeManager, state
 
 from nni_manager.cli.experiment.prune import chosen
-from nni_manager.client.formats import size
 
 pytestmark = pytest.mark.unit
 
@@ -179,10 +178,3 @@ def test_show_has_code_and_disk(nnictl: Run, manager: FakeManager) -> None:
         "2.05 MB in 12 files",
     ):
         assert words in text
-
-
-@pytest.mark.parametrize(
-    ("bytes", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1_234_000, "1.23 MB"), (5_000_000_000, "5 GB")]
-)
-def test_sizes_are_read(bytes: int, text: str) -> None:
-    assert size(bytes) == text

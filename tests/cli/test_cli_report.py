@@ -25,7 +25,7 @@ def known(manager: FakeManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_report_is_a_file_with_the_id(nnictl: Run, known: FakeManager, tmp_path: Path) -> None:
     found = nnictl("experiment", "report", "abc")
-    assert found.exit_code == 0 and "abc-report.html (0.0 MB)" in found.stdout
+    assert found.exit_code == 0 and "abc-report.html (17 B)" in found.stdout
     assert (tmp_path / "abc-report.html").read_text() == "<!doctype html>é"
 
 

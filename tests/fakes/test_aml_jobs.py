@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from tests.fakes.aml.output_mounts import OutputMount
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import ENDED, Workspace
 from tests.fakes.test_aml_assets import RESOURCE, TOKEN, Caller
+from tests.waiting import until
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(90)]
 needs_containers = pytest.mark.skipif(bool(sandbox.missing()), reason=sandbox.missing() or "-")
 OUTPUT = "azureml://datastores/workspaceblobstore/paths/place"
-PATIENCE_S = 40.0
 
 
 @pytest.fixture
@@ -44,13 +43,6 @@ def body(command: str, **fields: Any) -> dict[str, Any]:
             **fields,
         }
     }
-
-
-def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def status(caller: Caller, name: str = "j1") -> str:

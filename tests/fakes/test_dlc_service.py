@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from tests.fakes import contracts, sandbox
 from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
+from tests.waiting import until
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(90)]
 needs_containers = pytest.mark.skipif(bool(sandbox.missing()), reason=sandbox.missing() or "-")
 SCHEMA = "pai-dlc/dlc-2020-12-03.derived.schema.json"
-PATIENCE_S = 40.0
 
 
 class Account:
@@ -61,15 +60,8 @@ class Account:
         self.client.stop_job(id)
 
     def until(self, id: str, *statuses: str) -> dict[str, Any]:
-        _until(lambda: self.service.jobs.by_id[id].status in statuses)
+        until(lambda: self.service.jobs.by_id[id].status in statuses)
         return self.get(id)
-
-
-def _until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -220,7 +212,7 @@ def test_stop_is_a_signal_to_the_first_process_then_its_end(account: Account, tm
         "trap 'touch /root/data/heard; exit 0' TERM; touch /root/data/up; while :; do sleep 0.1; done"
     )
     deaf = account.create("sleep 1000; true", Settings={"TerminationGracePeriodSeconds": 1})
-    _until((tmp_path / "nas" / "up").exists)
+    until((tmp_path / "nas" / "up").exists)
     account.until(deaf, "Running")
     for id in (hearing, deaf):
         account.stop(id)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import pytest
 
 from tests.fakes import sandbox
 from tests.fakes.process import FakeProcess, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=sandbox.missing() or "-")
 EMAIL, LOGIN = "alice@example.com", {"email": "alice@example.com", "password": "passw0rd"}
-PATIENCE_S = 40
 
 
 class Client:
@@ -68,13 +67,6 @@ def client(fake: FakeProcess, tmp_path: Path) -> Client:
     users = {EMAIL: {"password": "passw0rd", "teams": ["platform"]}}
     fake.control("reset", users=users, mounts=[[str(tmp_path / "storage"), "/mnt/team"]])
     return Client(fake, tmp_path / "storage")
-
-
-def until(holds: Callable[[], Any]) -> None:
-    limit = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
 
 
 def test_envs_reaches_the_pod_and_env_does_not(client: Client) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.fakes import sandbox
-from tests.fakes.openpai.client import Client, of_a_new_cluster, until
+from tests.fakes.openpai.client import Client, of_a_new_cluster
 from tests.fakes.process import FakeProcess, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=sandbox.missing() or "-")
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from tests.fakes import own_root, sandbox
 from tests.fakes.own_root import Maker
 from tests.fakes.sandbox import Container, Mount
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=sandbox.missing() or "-")
 PATIENCE_S = 30
@@ -49,13 +49,6 @@ def ended(folder: Path) -> int:
     code = sandbox.exit_code(folder)
     assert code is not None
     return code
-
-
-def until(holds: Callable[[], Any]) -> None:
-    limit = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
 
 
 def test_sandbox_holds_mounted_folders_alone(begin: Callable[..., Path], tmp_path: Path) -> None:

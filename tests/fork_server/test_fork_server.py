@@ -22,12 +22,12 @@ import uvloop
 
 from nni_manager.platform_kit.payload import STAND_IN, with_stand_in
 from tests import left_children
-from tests.acceptance.cluster import until
 from tests.fork_server import popen
 from tests.fork_server.asyncio_start import create_subprocess_exec
 from tests.fork_server.order import TUNER, path_with_stand_in
 from tests.fork_server.popen import Popen, take_interrupts
 from tests.live_daemon import Daemon, running_daemon
+from tests.waiting import until
 from trial_runner.protocol import Decoder, encode
 
 NNICTL = str(Path(sys.executable).with_name("nnictl"))

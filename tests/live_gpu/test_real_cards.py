@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon, end_all
 from tests.live_gpu.conftest import TRIAL
 from tests.live_gpu.journal import Journal
 from tests.platforms.remote.ssh_machines import InProcessMachine, SshMachine
+from tests.waiting import until
 from trial_runner import gpu_probe
 from trial_runner.gpu_probe import Nvml
 

@@ -20,12 +20,12 @@ from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Lag, LaggingStorage, Recorder, World, lagging_storage
 from tests.fakes.process import FakeProcess
 from tests.platforms.keeper_world import job_spec
-from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes
+from tests.platforms.obedient_job import SCRIPT, Pipes
+from tests.waiting import until_async
 from trial_runner import protocol
 
 TOKEN = "the-manager.t0ken-of-the-runner"
 NONCE = "n0nce123"
-_LOOK_S = 0.02
 
 
 class WebWorld(World):
@@ -141,11 +141,11 @@ class WebWorld(World):
         if self._is_pretended:
             return
         folder = self.directory(handle.job_name)
-        await until(lambda: (folder / "starts").exists() and (folder / protocol.STDOUT_FILE).exists())
+        await until_async(lambda: (folder / "starts").exists() and (folder / protocol.STDOUT_FILE).exists())
 
     async def end(self, handle: JobHandle, exit_code: int) -> None:
         self._pipes[handle.job_name].order(f"exit {exit_code}")
-        await until(lambda: self.has_ended(self.entry_of(handle.job_name)))
+        await until_async(lambda: self.has_ended(self.entry_of(handle.job_name)))
 
     async def count(self, job_name: str) -> int:
         return len(self.submitted(job_name))
@@ -219,10 +219,3 @@ async def insisted(platform: Platform[Any], spec: JobSpec, pause_s: float) -> Jo
         except PlatformUnavailable as error:
             spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
             await asyncio.sleep(pause_s)
-
-
-async def until(holds: Any) -> None:
-    """Of files and fakes, which tell nothing by themselves."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 (files and fakes send no events)
-            await asyncio.sleep(_LOOK_S)

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent / "nni-hive"
+#: The package's own suite is run by `test_third_party_contract`, with the marks of ours.
+collect_ignore = ["nni-hive"]
+sys.path.append(str(PACKAGE / "tests"))
 
 
 @pytest.fixture(scope="session")

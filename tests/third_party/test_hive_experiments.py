@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hive import Hive, running_hive, section
 
 from tests.live_daemon import Daemon
-from tests.third_party.hive import Hive, running_hive, section
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("hive"), pytest.mark.timeout(180)]
 

@@ -18,7 +18,7 @@ _ALLOWED = (
     "trial_runner.protocol",
     "nni_hive",
 )
-_SERVER = Path(__file__).parent / "hive_server"
+_SERVER = Path(__file__).parent / "nni-hive" / "tests" / "hive_server"
 
 
 def _imported(folder: Path) -> Iterator[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from listener_for_tests import TIMEOUT_S, Runner
+from listener_for_tests import Runner
 
+from tests.waiting import until
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance
@@ -34,13 +33,6 @@ def copied(runner: Runner, name: str) -> bytes:
         return b"".join(path.read_bytes() for path in sorted(pieces, key=lambda path: int(path.name)))
     except FileNotFoundError:  # what an earlier container left goes while it is looked at
         return b""
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_open_files_are_copied_while_the_command_runs(reader: Runner) -> None:

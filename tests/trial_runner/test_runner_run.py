@@ -7,14 +7,11 @@ import os
 import signal
 import sys
 import tarfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from listener_for_tests import (
     MANAGER,
-    TIMEOUT_S,
     TOKEN,
     Answer,
     Body,
@@ -27,6 +24,7 @@ from listener_for_tests import (
 
 from nni_manager.domain.ids import CONTAINER
 from nni_manager.platform_kit.payload import runner_archive
+from tests.waiting import until
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance
@@ -454,7 +452,7 @@ def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner)
     go_on = runner.folder / "go_on"
     os.mkfifo(go_on)
     first = runner.start(f"{report(1)}; read line < {go_on}; exit 3", **PULL)
-    _until((runner.system_dir / protocol.MAIN_OUTBOX).exists)
+    until((runner.system_dir / protocol.MAIN_OUTBOX).exists)
     second = runner.run(f"{report(2)}", **PULL)
     assert second.code == 0
     word = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
@@ -550,13 +548,6 @@ def test_a_reader_that_is_stuck_holds_up_neither_results_nor_the_end_of_the_tree
 
 
 PULL = {protocol.ENV_CHANNEL: protocol.PULL, protocol.ENV_TOKEN: ""}
-
-
-def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _prepare_pull(runner: Runner) -> None:

@@ -6,9 +6,8 @@ import csv
 import json
 import os
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 from tests.live_daemon import Daemon
 from tests.upstream.warm_python import WarmPython
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.upstream,
@@ -130,15 +130,6 @@ def registered(home: Path) -> dict[str, Any]:
     """NNI's list of experiments."""
     path = home / "nni-experiments" / ".experiment"
     return json.loads(path.read_text()) if path.exists() else {}
-
-
-def until(look: Callable[[], Any], within_s: float = 40) -> Any:
-    """The first truthy answer."""
-    deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-    return found
 
 
 def test_client_reads_everything(upstream: Upstream) -> None:

@@ -19,7 +19,7 @@ from nni_manager.api.context import ApiContext
 from nni_manager.api.errors import AsciiJson, Barrier, headers_of, sentence_of
 from nni_manager.api.nni import experiment, files, status
 from nni_manager.api.nni.addressed import ROOT, addressed, require_known
-from nni_manager.api.nni.trials import MOST_KEPT_OF_CLOSED, MetricAnswers, Room, TrialAnswers
+from nni_manager.api.nni.trials import MOST_KEPT_OF_CLOSED, ListCache, MetricAnswers, TrialAnswers
 from nni_manager.domain.errors import NniManagerError, status_of
 
 #: Answers a request about an experiment: the request, the parts of the daemon, the experiment's id.
@@ -49,8 +49,8 @@ def create_nni_application(context: ApiContext) -> ASGIApp:
 
 
 def _table(statuses: status.StatusAnswers) -> Table:
-    room = Room(MOST_KEPT_OF_CLOSED)
-    trials, metrics = TrialAnswers(room), MetricAnswers(room)
+    cache = ListCache(MOST_KEPT_OF_CLOSED)
+    trials, metrics = TrialAnswers(cache), MetricAnswers(cache)
     return {
         "version": {"GET": _version},
         "check-status": {"GET": statuses.show},

@@ -48,8 +48,8 @@ _KNOWN_AFTER_S = 1.0
 class TrialAnswers:
     """Caches the list of trials per experiment."""
 
-    def __init__(self, room: Room) -> None:
-        self._lists = GrowingLists(lambda read: trial_rows(str(read.folder.trials)), room)
+    def __init__(self, cache: ListCache) -> None:
+        self._lists = GrowingLists(lambda read: trial_rows(str(read.folder.trials)), cache)
 
     async def list_all(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The trials by sequence id; ``?status=``: only those with this status."""
@@ -112,8 +112,8 @@ _MOST = 2**63 - 1
 class MetricAnswers:
     """Caches the settled results per experiment."""
 
-    def __init__(self, room: Room) -> None:
-        self._lists = GrowingLists(lambda _: METRIC_ROWS, room)
+    def __init__(self, cache: ListCache) -> None:
+        self._lists = GrowingLists(lambda _: METRIC_ROWS, cache)
 
     async def list_all(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The metrics in the order of arrival; ``?type=``: only those of this type."""
@@ -190,7 +190,7 @@ class _Kept:
         return _Kept(end=end, pieces=pieces)
 
 
-class Room:
+class ListCache:
     """An LRU cache of the lists of closed experiments, limited by bytes."""
 
     def __init__(self, size: int) -> None:
@@ -213,27 +213,27 @@ class Room:
 class GrowingLists:
     """One cached list per experiment."""
 
-    def __init__(self, rows: Callable[[Readable], Rows], room: Room) -> None:
-        """`room`: for closed experiments."""
+    def __init__(self, rows: Callable[[Readable], Rows], cache: ListCache) -> None:
+        """`cache`: for closed experiments."""
         self._rows = rows
-        self._room = room
+        self._cache = cache
         self._lists: WeakKeyDictionary[Readable, GrowingList] = WeakKeyDictionary()
 
     def of(self, read: Readable) -> GrowingList:
         found = self._lists.get(read)
         if found is None:
-            room = self._room if isinstance(read, ClosedExperiment) else None
-            found = self._lists[read] = GrowingList(self._rows(read), room)
+            cache = self._cache if isinstance(read, ClosedExperiment) else None
+            found = self._lists[read] = GrowingList(self._rows(read), cache)
         return found
 
 
 class GrowingList:
     """A cached list. Thread-safe."""
 
-    def __init__(self, rows: Rows, room: Room | None = None) -> None:
-        """`room`: for a closed experiment, which no longer changes."""
+    def __init__(self, rows: Rows, cache: ListCache | None = None) -> None:
+        """`cache`: for a closed experiment, which no longer changes."""
         self._rows = rows
-        self._room = room
+        self._cache = cache
         self._kept = _Kept()
         self._lock = threading.Lock()
 
@@ -243,8 +243,8 @@ class GrowingList:
 
     def read(self, connection: sqlite3.Connection) -> Sequence[bytes]:
         """The pieces of the list, to be joined by commas."""
-        if self._room is not None:
-            return self._read_whole(connection, self._room)
+        if self._cache is not None:
+            return self._read_whole(connection, self._cache)
         connection.execute("BEGIN")  # one snapshot for both queries
         try:
             kept = self._extended(connection)
@@ -253,12 +253,12 @@ class GrowingList:
             connection.execute("ROLLBACK")
         return (*kept.pieces, rest) if rest else kept.pieces
 
-    def _read_whole(self, connection: sqlite3.Connection, room: Room) -> Sequence[bytes]:
+    def _read_whole(self, connection: sqlite3.Connection, cache: ListCache) -> Sequence[bytes]:
         kept = self._kept
         if not kept.end:
             kept = kept.plus(self._rows.items(connection, start=0, end=nni_answers.END), nni_answers.END)
             self._kept = kept
-        room.use(self, kept.size)
+        cache.use(self, kept.size)
         return kept.pieces
 
     def _extended(self, connection: sqlite3.Connection) -> _Kept:

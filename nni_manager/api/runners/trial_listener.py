@@ -1,7 +1,7 @@
 """The routes that trial runners post to: a separate application on a separate listener, with a token per attempt.
 
 The wire contract is `trial_runner.protocol`. Every request is idempotent, as a runner without an answer repeats it. A
-body is read only after the token was checked, and all bodies together are limited by `Room`.
+body is read only after the token was checked, and all bodies together are limited by `BodyMemory`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from nni_manager.api.access.guard import HARDENING, BodyTooLarge
 from nni_manager.api.access.sparing import FAULT
 from nni_manager.api.runners import trial_posts as posts
-from nni_manager.api.runners.trial_posts import Body, Json, Room
+from nni_manager.api.runners.trial_posts import Body, BodyMemory, Json
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.experiments.runner_reports import AttemptReports, Registration, RunnerIdentity, RunnerReports
@@ -117,7 +117,7 @@ class TrialListener:
 
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
-        self._room = Room(ROOM_BYTES)
+        self._memory = BodyMemory(ROOM_BYTES)
         routes = _Routes(reports)
         self.gets: dict[str, Get] = {
             "parameters": routes.parameters,
@@ -161,8 +161,8 @@ class TrialListener:
         runner = self._authenticated(found.group(1, 2, 3), headers)
         if is_get:
             return await self.gets[name](runner)
-        with self._room.body(runner.job_name) as room:
-            return _json(await self.posts[name](runner, await _body(headers, receive, room)))
+        with self._memory.body(runner.job_name) as body:
+            return _json(await self.posts[name](runner, await _body(headers, receive, body)))
 
     async def _send(
         self, answer: _Answer | _File, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send
@@ -353,19 +353,19 @@ async def _parts(take: Callable[..., Awaitable[Json | tuple[Json, ...]]], *given
         return [{"status": _status(error), "body": {"error": str(error)}, **again}]
 
 
-async def _body(headers: Mapping[bytes, bytes], receive: Receive, room: Body) -> Json:
+async def _body(headers: Mapping[bytes, bytes], receive: Receive, body: Body) -> Json:
     """The parsed body. Raises BodyTooLarge, before reading, if the announced length is too large."""
     announced = headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced[:16]) > BODY_LIMIT:
         raise BodyTooLarge(BODY_LIMIT)
     try:
         async with asyncio.timeout(BODY_S):
-            return posts.parse(await _received(receive, room))
+            return posts.parse(await _received(receive, body))
     except TimeoutError:
         raise _Refused(408, f"the body did not come within {BODY_S:g} s", {"Connection": "close"}) from None
 
 
-async def _received(receive: Receive, room: Body) -> bytes:
+async def _received(receive: Receive, body: Body) -> bytes:
     """The bytes of the body. Raises BodyTooLarge, TooBusy and ClientDisconnect."""
     pieces, size, more = [], 0, True
     while more:
@@ -376,7 +376,7 @@ async def _received(receive: Receive, room: Body) -> bytes:
         size += len(piece)
         if size > BODY_LIMIT:
             raise BodyTooLarge(BODY_LIMIT)
-        room.grow(len(piece))
+        body.grow(len(piece))
         pieces.append(piece)
         more = message.get("more_body", False)
     return b"".join(pieces)

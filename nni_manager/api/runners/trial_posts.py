@@ -172,7 +172,7 @@ SMALL_BYTES = 512 * 1024
 MOST_BODIES = 64
 
 
-class Room:
+class BodyMemory:
     """Limits the memory for bodies that are being received. `size`: most bytes of all large bodies together.
 
     Received bytes count, not announced ones. Small bodies are always accepted, so that no heartbeat waits for another
@@ -222,12 +222,12 @@ class Room:
 class Body:
     """One body while it is received."""
 
-    def __init__(self, room: Room, attempt: str) -> None:
-        self._room = room
+    def __init__(self, memory: BodyMemory, attempt: str) -> None:
+        self._memory = memory
         self._attempt = attempt
         self._size = 0
         self._is_large = False
-        #: Bytes reserved in the room.
+        #: Bytes reserved.
         self._held = 0
 
     def grow(self, size: int) -> None:
@@ -236,12 +236,12 @@ class Body:
         if self._size <= SMALL_BYTES:
             return
         if not self._is_large:
-            self._room.enlarge(self._attempt)
+            self._memory.enlarge(self._attempt)
             self._is_large = True
         more = self._size - self._held
-        self._room.take(more, self._held)
+        self._memory.take(more, self._held)
         self._held += more
 
     def end(self) -> None:
         if self._is_large:
-            self._room.give_back(self._attempt, self._held)
+            self._memory.give_back(self._attempt, self._held)

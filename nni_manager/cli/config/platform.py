@@ -17,8 +17,8 @@ from nni_manager.cli.experiment.create import sent
 from nni_manager.cli.output import confirmed
 from nni_manager.cli.session import Connect, connected, data_directory_option
 from nni_manager.client.caller import resolve_data_directory
-from nni_manager.client.formats import duration
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
+from nni_manager.domain.formats import duration
 
 if TYPE_CHECKING:
     from nni_manager.app.host_keys import HostKey
@@ -195,8 +195,8 @@ def _counted(objects: list[dict[str, Any]]) -> str:
 
 
 def _age(objects: list[dict[str, Any]], now_s: Callable[[], float] = time.time) -> str:
-    """The age of the youngest and of the oldest, ``0:10:00 to 3 d 04:10:00 old``."""
-    ages = sorted(now_s() - one["createdMs"] / 1000 for one in objects if one["createdMs"] is not None)
+    """The age of the youngest and of the oldest, ``10 min 0 s to 3 d 4 h old``."""
+    ages = sorted(now_s() * 1000 - one["createdMs"] for one in objects if one["createdMs"] is not None)
     if not ages:
         return "of unknown age"
     youngest, oldest = duration(ages[0]), duration(ages[-1])

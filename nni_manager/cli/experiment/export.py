@@ -20,6 +20,7 @@ import click
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, ManagerClient, to_read
+from nni_manager.domain.formats import size
 from nni_manager.domain.trial_status import TrialStatus
 
 Record = dict[str, Any]
@@ -283,9 +284,6 @@ def _opened(path: Path, mode: int = 0o666) -> IO[str]:
     )
 
 
-_MEGABYTE = 1e6
-
-
 @click.command()
 @to_read
 @selection.id_argument
@@ -309,4 +307,4 @@ def report(connect: Connect, *, id: str | None, output: Path | None) -> None:
     path = output or Path(f"{id_}-report.html")
     with written(path, "--output") as file:
         file.write(html.decode())
-    click.echo(f"The report of experiment {id_} is in {path} ({len(html) / _MEGABYTE:.1f} MB).", err=str(path) == "-")
+    click.echo(f"The report of experiment {id_} is in {path} ({size(len(html))}).", err=str(path) == "-")

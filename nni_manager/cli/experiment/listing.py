@@ -14,9 +14,10 @@ from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import Column, Row, echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
-from nni_manager.client.formats import compact, direction, duration, moment, number, size
+from nni_manager.client.formats import compact, direction, moment, number
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.formats import duration, size
 from nni_manager.domain.trial_status import ended
 from nni_manager.programs import pareto_set, progress
 
@@ -240,7 +241,7 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "folder": experiment["logPath"],
         "created": moment(experiment["createdMs"]),
         "ended": moment(experiment["endedMs"]),
-        "time at work": duration(experiment["execDurationMs"] / 1000),
+        "time at work": duration(experiment["execDurationMs"]),
         "trials made": str(experiment["trialsMade"]),
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
         f"best{direction(experiment.get('optimizeMode'))}": f"{number(best['value'])} (trial {best['trialId']})"

@@ -17,8 +17,9 @@ from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import disk_use
 from nni_manager.cli.output import Column
 from nni_manager.cli.session import Connect, ManagerClient, connected
-from nni_manager.client.formats import moment, number, size
+from nni_manager.client.formats import moment, number
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.formats import size
 from nni_manager.domain.metrics import OptimizeMode
 
 Experiment = dict[str, Any]

@@ -19,8 +19,9 @@ from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import shown_status
 from nni_manager.cli.session import Connect, ManagerClient, to_read
 from nni_manager.client.daemon_end import waiting_for_daemon_end
-from nni_manager.client.formats import cut, duration, moment, number
+from nni_manager.client.formats import cut, moment, number
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.formats import duration
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.programs import progress
 from nni_manager.programs.progress import Display
@@ -91,7 +92,7 @@ def _row(trial: dict[str, Any], now_s: float) -> tuple[str, ...]:
         trial["id"],
         trial["status"],
         moment(started),
-        "" if started is None else duration(now_s - started / 1000),
+        "" if started is None else duration(now_s * 1000 - started),
         number(trial["lastValue"]),
     )
 

@@ -15,7 +15,8 @@ from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
 from nni_manager.cli.output import Column, Row, echo_json, facts, flat
 from nni_manager.cli.session import Connect, ManagerClient, connected, same_daemon, to_read
-from nni_manager.client.formats import compact, duration, moment, number, objectives
+from nni_manager.client.formats import compact, moment, number, objectives
+from nni_manager.domain.formats import duration
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import reason_in_words
@@ -229,7 +230,7 @@ def time_taken(trial: Trial) -> str:
     started, ended = trial["startedMs"], trial["endedMs"]
     if started is None:
         return ""
-    return duration((ended if ended is not None else time.time() * 1000) / 1000 - started / 1000)
+    return duration((ended if ended is not None else time.time() * 1000) - started)
 
 
 def why(trial: Trial) -> str:

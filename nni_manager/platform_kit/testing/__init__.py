@@ -6,6 +6,7 @@ Write a `World` that plays the far side of the platform, and a class of three li
         def make_world(self, directory: Path) -> World:
             return HiveWorld(directory)
 
+A `LedWorld` is one for jobs that are led over HTTP; `tests/third_party/nni-hive/tests` has an example.
 `listener` and `middlebox` are for tests of their own, too: a trial listener that keeps what runners post, and boxes
 between the two that answer in HTTP themselves. The only package here that imports pytest; nothing else of nni_manager
 imports it.
@@ -21,6 +22,7 @@ pytest.register_assert_rewrite(
 
 # imported here, as pytest rewrites the asserts of what is imported after the call above
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage, lagging_storage  # noqa: E402
+from nni_manager.platform_kit.testing.led_world import LedWorld  # noqa: E402
 from nni_manager.platform_kit.testing.platform_contract import PlatformContract  # noqa: E402
 from nni_manager.platform_kit.testing.recorder import DeliveredLines, Recorder  # noqa: E402
 from nni_manager.platform_kit.testing.world import (  # noqa: E402
@@ -34,6 +36,7 @@ __all__ = [
     "Feature",
     "Lag",
     "LaggingStorage",
+    "LedWorld",
     "PlatformContract",
     "Recorder",
     "World",

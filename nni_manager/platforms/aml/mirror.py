@@ -89,7 +89,7 @@ _TOO_LONG = "\n[nni_manager: this log is longer than maxLogSize; all of it is {}
 
 
 @dataclass(slots=True, kw_only=True)
-class _Attempt:
+class _MirroredJob:
     #: The prefix of its blobs' names, with a slash at its end.
     prefix: str
     folder: Path
@@ -105,14 +105,14 @@ class Mirror:
         """`most_log_bytes`: copied of each log of an attempt; the rest stays on the workspace's storage."""
         self._blobs = blobs
         self._most_log_bytes = most_log_bytes
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts: dict[str, _MirroredJob] = {}
         self._news = asyncio.Event()
 
     def follow(self, job_name: str, prefix: str, folder: Path) -> None:
         """Begins to copy the files of a job. Idempotent."""
         if job_name not in self._attempts:
             now = asyncio.get_running_loop().time()
-            self._attempts[job_name] = _Attempt(prefix=f"{prefix}/", folder=folder, next_at=now)
+            self._attempts[job_name] = _MirroredJob(prefix=f"{prefix}/", folder=folder, next_at=now)
             self._news.set()
 
     def hurry(self, job_name: str) -> None:
@@ -166,7 +166,7 @@ class Mirror:
             ended = await self._take_end(attempt, named.get(protocol.EXIT_FILE))
             return registered or ended or any(grown)
 
-    async def _take_registration(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
+    async def _take_registration(self, attempt: _MirroredJob, sizes: Mapping[str, int]) -> bool:
         """Copies a new registration. After a change of the container all files are read from the beginning, as
         those of the old one may have been longer."""
         known = await asyncio.to_thread(_container, attempt.folder)
@@ -182,7 +182,7 @@ class Mirror:
             await asyncio.to_thread(write_private, attempt.folder / protocol.RUNNER_FILE, data)
         return bool(data)
 
-    async def _take(self, attempt: _Attempt, file: HeldFile) -> bool:
+    async def _take(self, attempt: _MirroredJob, file: HeldFile) -> bool:
         path = attempt.folder / file.name
         have = path.stat().st_size if path.exists() else 0
         if file.size <= have and path.exists():
@@ -203,7 +203,7 @@ class Mirror:
             await asyncio.to_thread(_append, path, _TOO_LONG.format(attempt.prefix + file.name).encode())
         return True
 
-    async def _take_end(self, attempt: _Attempt, size: int | None) -> bool:
+    async def _take_end(self, attempt: _MirroredJob, size: int | None) -> bool:
         path = attempt.folder / protocol.EXIT_FILE
         if not _is_new(path, size):
             return False

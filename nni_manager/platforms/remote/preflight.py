@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nni_manager.domain import version
+from nni_manager.domain.formats import size
 from nni_manager.machines.gpu_machines import gpu_findings
 from nni_manager.machines.gpu_sample import GpuSample
 from nni_manager.machines.ledger import Demand, MachineLedger
@@ -150,7 +151,7 @@ def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[Preflight
             severity=Severity.WARNING,
             subject=f"{host}: disk",
             fix="make room there",
-            sentence=f"{greeting.disk_free_bytes / 1e6:.0f} MB are free in {greeting.home}",
+            sentence=f"{size(greeting.disk_free_bytes)} are free in {greeting.home}",
         )
     if abs(offset_s) > _SKEW_S:
         yield PreflightFinding(

@@ -111,7 +111,9 @@ def _add_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> Non
     )
 
 
-class _Attempt(NamedTuple):
+class _Sender(NamedTuple):
+    """The attempt that reported a part of an outbox."""
+
     trial_id: str
     number: int
     epoch: int
@@ -121,7 +123,7 @@ class _Attempt(NamedTuple):
     is_missed: bool = False
 
 
-def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | None:
+def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Sender | None:
     """The attempt of a chunk; None: closed, or a newer container has registered."""
     row = connection.execute(
         "SELECT trial_id, number, epoch, runner_exit IS NOT NULL, json_extract(containers, '$[#-1]')"
@@ -129,10 +131,10 @@ def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | No
         (chunk.job_name,),
     ).fetchone()
     if row is None and (missed := jobs.missed_attempt(connection, chunk.job_name)) is not None:
-        return _Attempt(trial_id=missed[0], number=missed[1], epoch=0, may_complete=False, is_missed=True)
+        return _Sender(trial_id=missed[0], number=missed[1], epoch=0, may_complete=False, is_missed=True)
     if row is None or (chunk.container and row[4] not in (None, chunk.container)):
         return None
-    return _Attempt(trial_id=row[0], number=row[1], epoch=row[2], may_complete=bool(row[3]))
+    return _Sender(trial_id=row[0], number=row[1], epoch=row[2], may_complete=bool(row[3]))
 
 
 class _Outbox(NamedTuple):
@@ -205,7 +207,7 @@ def _without_repeats(
     return metrics[len(list(repeats)) :]
 
 
-def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, now_ms: int) -> bool:
+def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Sender, outbox: _Outbox, now_ms: int) -> bool:
     """Inserts the metrics; returns whether there are intermediate results of the trial's current attempt."""
     if attempt.is_missed:
         (count,) = connection.execute(
@@ -238,7 +240,7 @@ def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
 
 
 def _insert(
-    connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, sequence: int, now_ms: int
+    connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Sender, outbox: _Outbox, sequence: int, now_ms: int
 ) -> int:
     """Returns the number of intermediate results; `sequence`: number of the first one."""
     first, rows = sequence, []

@@ -111,14 +111,16 @@ function sentence(bytes) {
   return leftOut ? `the last part of ${size(bytes)}; Download has all of it` : size(bytes);
 }
 
+// As `domain/formats.py` has it.
 function size(bytes) {
-  const units = ["B", "kB", "MB", "GB"];
-  let unit = 0;
-  while (bytes >= 1000 && unit < 3) {
-    bytes /= 1000;
-    unit += 1;
+  if (bytes < 1000) return `${bytes} B`;
+  const units = ["kB", "MB", "GB", "TB"];
+  let amount = bytes / 1000;
+  while (amount >= 999.5 && units.length > 1) {
+    amount /= 1000;
+    units.shift();
   }
-  return `${unit ? bytes.toFixed(1) : bytes} ${units[unit]}`;
+  return `${Number(amount.toPrecision(3))} ${units[0]}`;
 }
 
 // Drawing

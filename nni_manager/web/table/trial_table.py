@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.analysis.flattened import flat, parsed
+from nni_manager.domain.formats import duration
 from nni_manager.domain.trial_status import OPEN_STATUSES
 from nni_manager.web import formats
 from nni_manager.web.table.page_query import PageQuery
@@ -107,7 +108,7 @@ def _cell(name: str, row: dict[str, Any]) -> Cell:
         ms = row[f"{name}Ms"]
         return Cell(text="" if ms is None else formats.moment(ms))
     if name == "duration":
-        return Cell(text="" if row["durationMs"] is None else formats.duration(row["durationMs"]))
+        return Cell(text="" if row["durationMs"] is None else duration(row["durationMs"]))
     return cell(_value(name, row))
 
 
@@ -188,7 +189,7 @@ def _results(trial: dict[str, Any]) -> dict[str, Any]:
 
 def _facts(trial: dict[str, Any], now_ms: int) -> dict[str, Any]:
     started, ended = trial["startedMs"], trial["endedMs"]
-    took = "" if started is None else formats.duration((now_ms if ended is None else ended) - started)
+    took = "" if started is None else duration((now_ms if ended is None else ended) - started)
     return {
         "status": trial["status"],
         "duration": took,

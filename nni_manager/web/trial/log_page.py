@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from nni_manager.domain import formats
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.scheduler.experiments import attempt_logs
 from nni_manager.scheduler.experiments.attempt_logs import LogFile
@@ -18,7 +19,7 @@ from nni_manager.scheduler.experiments.commands import ExperimentCommands
 from nni_manager.store.experiment import trial_reads
 from nni_manager.streams.event_stream import event
 from nni_manager.web.rendering import context_of, experiment_id
-from nni_manager.web.trial.shown_trial import ShownTrial, in_bytes
+from nni_manager.web.trial.shown_trial import ShownTrial
 from trial_runner.protocol import LOG_FILES, STDERR_FILE, STDOUT_FILE
 
 
@@ -63,7 +64,7 @@ async def _end(request: Request, trial: ShownTrial, log: LogName) -> tuple[str, 
     except NniManagerError as error:
         return "", str(error)
     left = size - len(data)
-    return data.decode("utf-8", "replace"), f"{in_bytes(left)} before this are left out" if left > 0 else ""
+    return data.decode("utf-8", "replace"), f"{formats.size(left)} before this are left out" if left > 0 else ""
 
 
 #: Bytes from the end with which a page begins, and most bytes of one event: what was written faster is left out.

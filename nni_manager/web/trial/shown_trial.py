@@ -16,6 +16,8 @@ from starlette.responses import Response, StreamingResponse
 
 from nni_manager.analysis.flattened import flat
 from nni_manager.domain.errors import NotFound
+from nni_manager.domain.formats import duration, number
+from nni_manager.domain.formats import size as shown_size
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.trial import explanation
 from nni_manager.domain.trial_status import OPEN_STATUSES
@@ -90,12 +92,12 @@ class ShownTrial:
 
     @property
     def latest(self) -> str:
-        return "" if self.row["lastValue"] is None else formats.number(self.row["lastValue"])
+        return "" if self.row["lastValue"] is None else number(self.row["lastValue"])
 
     @property
     def duration(self) -> str:
         started, ended = self.row["startedMs"], self.row["endedMs"]
-        return "" if started is None else formats.duration((self.now_ms if ended is None else ended) - started)
+        return "" if started is None else duration((self.now_ms if ended is None else ended) - started)
 
     @property
     def attempt(self) -> Json | None:
@@ -120,9 +122,7 @@ class ShownTrial:
         moments = sorted(_moments(self.row), key=lambda moment: moment.ms)
         before = [moments[0], *moments[:-1]]
         pairs = zip(before, moments, strict=True)
-        return tuple(
-            replace(now, after=formats.duration(now.ms - then.ms) if now.ms > then.ms else "") for then, now in pairs
-        )
+        return tuple(replace(now, after=duration(now.ms - then.ms) if now.ms > then.ms else "") for then, now in pairs)
 
 
 async def shown(service: ExperimentCommands, id: str, trial: str, place: Json, now_ms: int) -> ShownTrial:
@@ -169,7 +169,7 @@ def _parameters(values: object, percentiles: Mapping[str, float]) -> Iterator[Sh
         share = percentiles.get(name) if is_number else None
         whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         # in one line, with six significant digits of a number
-        text = formats.number(value) if isinstance(value, float) else formats.short(value)
+        text = number(value) if isinstance(value, float) else formats.short(value)
         yield ShownParameter(name=name, text=text, whole=whole, share=share)
 
 
@@ -260,7 +260,7 @@ def _listed(trials: str, folder: str) -> ListedFiles:
 
 def _file(name: str, size: int) -> ListedFile:
     readable = name.encode("utf-8", "backslashreplace").decode()
-    return ListedFile(name=readable, quoted=quote(name, errors="surrogateescape"), size=in_bytes(size))
+    return ListedFile(name=readable, quoted=quote(name, errors="surrogateescape"), size=shown_size(size))
 
 
 def _size(trials: str, name: str) -> int | None:
@@ -268,15 +268,6 @@ def _size(trials: str, name: str) -> int | None:
         return foreign_files.size(trials, name)
     except OSError:
         return None  # removed meanwhile
-
-
-def in_bytes(size: int) -> str:
-    """``512 B``, ``12.3 kB``, ``4.0 MB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            break
-        size /= 1000  # type: ignore[assignment]
-    return f"{size} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,7 @@ import httpx
 import yaml
 
 from tests.fakes.process import FakeProcess
-
-PATIENCE_S = 40
+from tests.waiting import until
 
 
 class Client:
@@ -66,10 +63,3 @@ def of_a_new_cluster(fake: FakeProcess, storage: Path) -> Client:
     storages = {"nfs": str(storage), "private": {"folder": str(storage), "share": False}}
     fake.control("reset", users=users, storages=storages)
     return Client(fake, storage)
-
-
-def until(holds: Callable[[], Any], patience_s: float = PATIENCE_S) -> None:
-    limit = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < limit
-        time.sleep(0.02)

@@ -19,7 +19,8 @@ from nni_manager.platforms.aml.platform import AmlPlatform
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import ENDED, Workspace
 from tests.fakes.process import FakeProcess
-from tests.platforms.web_world import TOKEN, WebWorld, until
+from tests.platforms.web_world import TOKEN, WebWorld
+from tests.waiting import until_async
 from trial_runner import protocol
 
 GOOD, WRONG = "entra-t0ken", "entra-wr0ng-token"
@@ -150,12 +151,14 @@ class AmlWorld(WebWorld):
         await self.start_job(handle.job_name)
         if not self._is_pretended:
             folder = self.directory(handle.job_name)
-            await until(lambda: (folder / "starts").exists() and self._pieces(handle, protocol.STDOUT_FILE) is not None)
+            await until_async(
+                lambda: (folder / "starts").exists() and self._pieces(handle, protocol.STDOUT_FILE) is not None
+            )
 
     async def write_log(self, handle: JobHandle, line: str) -> None:
         """Until it is in storage, which is up to the runner's pace."""
         await super().write_log(handle, line)
-        await until(lambda: line.encode() in (self._pieces(handle, protocol.STDOUT_FILE) or b""))
+        await until_async(lambda: line.encode() in (self._pieces(handle, protocol.STDOUT_FILE) or b""))
 
     def _pieces(self, handle: JobHandle, name: str) -> bytes | None:
         """What storage has of a file that is held open; None: nothing."""

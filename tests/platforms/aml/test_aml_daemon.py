@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.fakes import sandbox
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import Workspace
@@ -18,6 +17,7 @@ from tests.fakes.sandbox import Mount
 from tests.live_daemon import Daemon, running_daemon
 from tests.platforms.aml.aml_world import RESOURCE
 from tests.storage_places import folder_of
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import until
 from tests.fakes import sandbox
 from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
 from tests.live_daemon import Daemon, running_daemon
 from tests.storage_places import folder_of
+from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")

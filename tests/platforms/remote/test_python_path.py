@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -23,6 +23,7 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.contract
 
@@ -41,13 +42,6 @@ async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
         yield world
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    """Less than the wait between two tries of a machine without Python."""
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 (any condition)
-            await asyncio.sleep(0.01)
-
-
 def is_up(platform: RemotePlatform) -> bool:
     return all(site.is_up for site in platform._machines)
 
@@ -58,16 +52,16 @@ def has_no_python(platform: RemotePlatform) -> bool:
 
 async def test_update_of_a_running_experiment_is_tried_at_once(world: RemoteWorld) -> None:
     async with world.make() as platform:
-        await until(lambda: has_no_python(platform))
+        await until_async(lambda: has_no_python(platform))
         platform.renew(world.config([world.machine], pythonPath=GOOD))
-        await until(lambda: is_up(platform))
+        await until_async(lambda: is_up(platform))
 
 
 async def test_next_experiment_brings_its_own(world: RemoteWorld) -> None:
     async with world.make(pythonPath="/nowhere") as platform:
-        await until(lambda: has_no_python(platform))
+        await until_async(lambda: has_no_python(platform))
         async with world.make_of(world.recorder.other("neighbour"), pythonPath=GOOD) as second:
-            await until(lambda: is_up(platform) and is_up(second))
+            await until_async(lambda: is_up(platform) and is_up(second))
 
 
 async def test_path_of_an_earlier_experiment_is_tried_again_where_the_next_has_a_wrong_one(
@@ -76,20 +70,20 @@ async def test_path_of_an_earlier_experiment_is_tried_again_where_the_next_has_a
     """As after a restart of the daemon, which opens experiments in any order."""
     monkeypatch.setattr(machine_module, "_WRONG_S", 0.1)
     async with world.make(pythonPath=GOOD) as platform:
-        await until(lambda: is_up(platform))
+        await until_async(lambda: is_up(platform))
         async with world.make_of(world.recorder.other("neighbour"), pythonPath="/nowhere") as second:
-            await until(lambda: is_up(second))
+            await until_async(lambda: is_up(second))
             await world.kill_keeper(signal.SIGKILL)
-            await until(lambda: not is_up(platform))
-            await until(lambda: is_up(platform) and is_up(second))
+            await until_async(lambda: not is_up(platform))
+            await until_async(lambda: is_up(platform) and is_up(second))
 
 
 async def test_cleaning_brings_its_own(world: RemoteWorld) -> None:
     async with world.make(pythonPath="/nowhere") as platform:
-        await until(lambda: has_no_python(platform))
+        await until_async(lambda: has_no_python(platform))
         with suppress(PlatformUnavailable):  # it does not wait for the next try
             await world.make_of(world.recorder.other("neighbour"), pythonPath=GOOD).clean(["neighbour-a-1"])
-        await until(lambda: is_up(platform))
+        await until_async(lambda: is_up(platform))
 
 
 async def test_path_named_during_a_try_is_the_next_one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

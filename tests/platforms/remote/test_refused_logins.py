@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncssh
@@ -17,6 +16,7 @@ from nni_manager.platforms.remote import experiment_machine as site_module
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.contract
 
@@ -27,12 +27,6 @@ async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
         yield world
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 (any condition)
-            await asyncio.sleep(0.01)
-
-
 async def refused_after_an_outage(world: RemoteWorld, platform: RemotePlatform) -> JobHandle:
     """A job that ended well while its machine refused the login."""
     handle = await running(world, platform, "a")
@@ -40,7 +34,7 @@ async def refused_after_an_outage(world: RemoteWorld, platform: RemotePlatform) 
     assert isinstance(world.machine, InProcessMachine)
     world.machine.is_locked = True
     await world.machine.start()
-    await until(lambda: all(site.refusal is not None for site in platform._machines))
+    await until_async(lambda: all(site.refusal is not None for site in platform._machines))
     await world.end(handle, 0)
     return handle
 
@@ -70,7 +64,7 @@ async def test_internal_error_delays_a_machine_briefly(world: RemoteWorld, monke
 
     monkeypatch.setattr(Machine, "check", faulty)
     async with world.make() as platform:
-        await until(lambda: all(site.is_up for site in platform._machines))
+        await until_async(lambda: all(site.is_up for site in platform._machines))
         assert await accepted(world, platform, "a")
 
 
@@ -103,7 +97,7 @@ async def test_refused_login_is_tried_once_for_all_experiments(world: RemoteWorl
         await run(world, second, world.job_of(recorder, "a"), recorder)
         assert isinstance(world.machine, InProcessMachine)
         await refused_after_an_outage(world, platform)
-        await until(lambda: all(site.refusal is not None for site in second._machines))
+        await until_async(lambda: all(site.refusal is not None for site in second._machines))
         assert world.machine.refused_logins == 1
 
 
@@ -114,7 +108,7 @@ async def test_a_host_key_that_was_put_back(world: RemoteWorld) -> None:
         await world.machine.stop()
         world.machine.host_key = asyncssh.generate_private_key("ssh-ed25519")
         await world.machine.start()
-        await until(lambda: all(site.refusal is not None for site in platform._machines))
+        await until_async(lambda: all(site.refusal is not None for site in platform._machines))
         await world.end(handle, 0)
         await world.machine.stop()
         world.machine.host_key = ours

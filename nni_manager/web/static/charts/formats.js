@@ -34,9 +34,13 @@ export function short(text, length = 22) {
   return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 }
 
+// In its two largest units, as `domain/formats.py` has it.
 export function duration(ms) {
-  const [unit, size] = UNITS.find(([, size]) => ms >= size) ?? ["s", 1000];
-  return `${Number((ms / size).toPrecision(3))} ${unit}`;
+  const [day, hour, minute, second] = UNITS.map(([, size]) => Math.floor(ms / size));
+  if (day) return `${day} d ${hour % 24} h`;
+  if (hour) return `${hour} h ${minute % 60} min`;
+  if (minute) return `${minute} min ${second % 60} s`;
+  return second < 10 ? `${(Math.floor(ms / 100) / 10).toFixed(1)} s` : `${second} s`;
 }
 
 // The largest unit in which `ms` is at least 2: an axis of durations goes by it.

@@ -1,4 +1,4 @@
-"""A third party's adapter keeps the platform contract."""
+"""The adapter to a Hive keeps the platform contract."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hive import running_hive
+from hive_world import HiveWorld
 
 from nni_manager.platform_kit.testing import PlatformContract
-from tests.third_party.hive import running_hive
-from tests.third_party.hive_world import HiveWorld
-
-pytestmark = [pytest.mark.contract, pytest.mark.group("hive"), pytest.mark.usefixtures("found_here")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,7 +18,6 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.mark.thorough
 class TestHive(PlatformContract):
     def make_world(self, directory: Path) -> HiveWorld:
         return HiveWorld(directory)

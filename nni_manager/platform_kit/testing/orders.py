@@ -45,7 +45,8 @@ class Orders:
         if order.startswith("exit"):
             async with asyncio.timeout(self._patience_s):
                 return await job.orders.join()
-        return await asyncio.wait_for(job.answers.get(), self._patience_s)
+        async with asyncio.timeout(self._patience_s):
+            return await job.answers.get()
 
     def _job(self, name: str) -> _Job:
         return self._jobs.setdefault(name, _Job())

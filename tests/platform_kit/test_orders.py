@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.platforms.live.orders import open_orders
+from nni_manager.platform_kit.testing.orders import open_orders
 
 pytestmark = pytest.mark.unit
 

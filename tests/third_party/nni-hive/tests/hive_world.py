@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from hive import TOKEN, Hive, section
+
+from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.testing import Feature, Recorder
-from tests.platforms.live.live_world import LiveWorld, Service
-from tests.third_party.hive import TOKEN, Hive, section
+from nni_manager.platform_kit.testing import Feature, LedWorld, Recorder
 
 _WRONG = "not-the-honey-pot"
 _HELD = "waits to be started"
 
 
-class HiveWorld(LiveWorld):
+class HiveWorld(LedWorld):
     pace = (20, 1.0)
     max_observe_calls = 1
     native_states: ClassVar[Collection[str]] = ("queued", "running", "done", "failed", "stopped")
@@ -31,19 +30,7 @@ class HiveWorld(LiveWorld):
 
     def __init__(self, directory: Path) -> None:
         self.hive.act("reset")
-        config = {
-            "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
-            "trialCommand": "true",
-            "trialCodeDirectory": ".",
-            "trialConcurrency": 1,
-            "tuner": {"name": "Random"},
-            "trainingService": section(self.hive),
-        }
-        (directory / "config.yml").write_text(json.dumps(config))
-        service = Service(
-            name="hive", config=directory / "config.yml", address="127.0.0.1", patience_s=20.0, without=frozenset()
-        )
-        super().__init__(directory, service)
+        super().__init__(directory, PlatformSpec(name="hive", service="hive", settings=section(self.hive)))
         self.absent = {
             Feature.STORAGE: "a Hive shares no storage",
             Feature.MACHINES: "a Hive hides its machines",
@@ -61,25 +48,19 @@ class HiveWorld(LiveWorld):
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         await self._act("reset")
-        await self._leave_here()
+        await self.leave()
 
     # The adapter
 
     def make_unauthorised(self) -> Platform[Any]:
-        return self._built(self.recorder, section(self.hive, _WRONG))
+        return self.made(self.recorder, section(self.hive, _WRONG))
 
     def make_pushing(self) -> Platform[Any]:
         return self.make()
 
     def make_of(self, recorder: Recorder) -> Platform[Any]:
         self._experiments[recorder.experiment_id] = recorder
-        return self._built(recorder, section(self.hive))
-
-    def _built(self, recorder: Recorder, settings: Mapping[str, Any]) -> Platform[Any]:
-        host = dataclasses.replace(recorder.host(self.keeper), service="hive")
-        return registry.adapter_of(self._section)(
-            registry.config_of(dataclasses.replace(self._section, settings=settings)), host
-        )
+        return self.made(recorder, section(self.hive))
 
     def state_of(self, native: str) -> JobState:
         from nni_hive import states

@@ -20,7 +20,7 @@ class Web:
         host, _, port = address.rpartition(":")
         self._address = host.strip("[]"), int(port)
         self._run = os.urandom(16).hex()
-        self._answer = None
+        self._answer: object = None
 
     def ask(self) -> str:
         """The next order; empty when there is none yet. Raises OSError without a whole answer."""
@@ -36,7 +36,7 @@ class Web:
         return text.decode()
 
     def answer(self, answer: object) -> None:
-        self._answer = answer  # type: ignore[assignment]
+        self._answer = answer
 
 
 class Files:
@@ -85,7 +85,7 @@ def _do(verb: str, text: str) -> object:
     if verb == "print":
         print(text, flush=True)
     elif verb == "report":
-        with open(os.environ["NNI_OUTBOX"], "a") as outbox:
+        with open(os.environ["NNI_OUTBOX"], "a", encoding="utf-8") as outbox:
             outbox.write(text + "\n")
     elif verb == "environment":
         return dict(os.environ)
