@@ -130,8 +130,8 @@ def test_help_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     for columns in ("80", "150"):
         monkeypatch.setenv("COLUMNS", columns)
         with click.Context(group, **group.context_settings) as root:
-            algo = group.get_command(root, "algo")
-            assert algo is not None
-            shown = click.Context(algo, parent=root).get_help()
+            plan = group.get_command(root, "plan")
+            assert plan is not None
+            shown = click.Context(plan, parent=root).get_help()
         widest[columns] = max(map(len, shown.splitlines()))
     assert widest["80"] <= 80 < widest["150"] <= 150
