@@ -27,7 +27,7 @@ class TestHive(HiveContract):
 
 
 def test_suite_of_the_package_runs_outside_the_repository(tmp_path: Path, installed: Path) -> None:
-    """It imported `tests.platforms`, which no package of ours has."""
+    """The suite imported `tests.platforms`, which no package of ours has."""
     shutil.copytree(_PACKAGE, tmp_path / "nni-hive")
     (tmp_path / "tests.py").write_text("raise ImportError('no package has our tests')\n")
     path = os.pathsep.join([str(tmp_path), str(installed)])
