@@ -14,6 +14,7 @@ from nni_manager.config.reading import scalars
 from nni_manager.config.reading.scalars import text
 from nni_manager.config.reading.source import Source
 from nni_manager.config.sections.model_fields import fields_of, given_kind, kinds, marks_of, models_in
+from nni_manager.platform_kit import secret_names
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -136,19 +137,11 @@ def _changed_mapping(models: list[type[BaseModel]], value: Any, change: Callable
     return value if model is None else _map(model, value, change)
 
 
-#: Names that match `_SECRET` without being secrets.
+#: Names of our fields that look like one of a secret and are not.
 _PLAIN = frozenset({"keyVaultKey"})
-#: ``accessKeySecret``, ``storageAccountKey``, ``sshPassphrase``; not ``sshKeyFile``, which is a path.
-_SECRET = re.compile(r"password|passphrase|token|secret|credential|key$", re.IGNORECASE)
 #: Sections with user-chosen names of arguments. The names are judged word by word, in doubt as secrets.
 _ALGORITHMS = ("tuner", "assessor", "advisor")
 _ARGUMENTS = "classArgs"
-#: Secret anywhere in a name and with any value.
-_ALWAYS = re.compile(r"password|passphrase|secret|credential", re.IGNORECASE)
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: Words with which ``token`` belongs to a language model, and ``key`` to a table.
-_PLAIN_TOKEN = frozenset("max min num n count total pad bos eos unk sep cls mask special".split())
-_PLAIN_KEY = frozenset("sort group metric partition order index column".split())
 #: An entry of `clusterMetaData`, which NNI's first format stored: the value is judged by its key.
 _PAIR = {"key", "value"}
 #: Not masked: its keys are names of dimensions.
@@ -182,15 +175,10 @@ def _mask(key: str, value: Any, is_secret: Callable[[str, Any], bool]) -> Any:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return value is not None and _SECRET.search(key) is not None and key not in _PLAIN and not is_reference(value)
+    return value is not None and secret_names.may_be_secret(key) and key not in _PLAIN and not is_reference(value)
 
 
 def _is_secret_argument(key: str, value: Any) -> bool:
-    if _ALWAYS.search(key):
-        return value is not None
-    if value is None or isinstance(value, bool):
+    if value is None or (isinstance(value, bool) and not secret_names.is_always_secret(key)):
         return False
-    words = [word.lower() for word in _WORD.findall(key)]
-    is_token = any(word.endswith(("token", "tokens")) for word in words) and _PLAIN_TOKEN.isdisjoint(words)
-    is_key = bool(words) and words[-1].endswith("key") and _PLAIN_KEY.isdisjoint(words)
-    return is_token or is_key
+    return secret_names.is_secret(key)
