@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,8 @@ class Asked:
 
 async def collect(asked: Asked) -> dict[str, Any]:
     """The record, as REST has it. Never raises but for a cancellation."""
-    secrets = SecretTexts(*asked.secrets, *_secret_values(asked.environment))
+    known = (*asked.secrets, *_secret_values(asked.environment))
+    secrets = SecretTexts(*known, *_lines(known))
     # unlike gather, it waits for both when it is cancelled: they have processes
     async with asyncio.TaskGroup() as looks:
         code = looks.create_task(repository.look(asked.code_directory, asked.environment, secrets))
@@ -99,6 +100,12 @@ async def collect(asked: Asked) -> dict[str, Any]:
 
 def _secret_values(environment: Mapping[str, str]) -> list[str]:
     return [value for name, value in environment.items() if len(value) >= _LEAST_SECRET and may_be_secret(name)]
+
+
+def _lines(secrets: Iterable[str]) -> list[str]:
+    """The lines of secrets: a diff has a mark in front of each."""
+    lines = (line.strip() for secret in secrets for line in secret.splitlines())
+    return [line for line in lines if len(line) >= _LEAST_SECRET]
 
 
 def _seed(arguments: Mapping[str, Any]) -> int | None:
