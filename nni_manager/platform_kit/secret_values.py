@@ -22,10 +22,9 @@ _TOKEN = re.compile(
     r"|(?<=\bBearer )(?=[^\s\d]{0,60}\d)[\w.~+/=-]{12,}+"
     r"|(?:(?<=AccountKey=)|(?<=SharedAccessKey=)|(?<=[?&;]sig=))[^&;\s\"'$*]{8,}+"
 )
-#: What a line with a secret has in it.
-_HINT = re.compile(
-    r"pass|pwd|secret|token|credential|auth|key|gh[pousr]_|github_pat_|glpat-|hf_|a[ks]ia|sk-|xox|eyj|bearer|sig=", re.I
-)
+#: What a name of a secret, and what a line with a secret has in it.
+_IN_NAMES = "pass|pwd|secret|token|credential|auth|key"
+_HINT = re.compile(rf"{_IN_NAMES}|gh[pousr]_|github_pat_|glpat-|hf_|a[ks]ia|sk-|xox|eyj|bearer|sig=", re.I)
 _BLANK = r"[ \t]{0,20}+"
 _NAME = r"(?<![\w.-])(?P<name>[\w.-]{1,64}+)"
 #: What may stand between a name and its value: an annotation of its type.
@@ -50,8 +49,56 @@ _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:(?:\.[A-Za-z_]\w*)+,?|,)")
 #: A variable in front of a command.
 _VARIABLE = re.compile(r"(?<![\w.$-])(?P<name>[A-Z_][A-Z0-9_]{0,63}+)=(?P<value>[\w+/=.~:-]{8,}+)(?![\w(\[{])")
 _OPTION = re.compile(r"(?<![\w-])--?(?P<name>\w[\w-]{0,63}+)(?:=|[ \t]++)(?P<value>[\w+/=.~:-]{8,}+)(?![\w(\[{])")
+#: A variable of the environment in a shell.
+_REFERRED = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\})")
 #: A key or a password that a program made.
 _RANDOM = re.compile(r"(?=\D{0,200}\d)(?=.{0,200}[A-Za-z])[\w+/=~-]{16,}")
+#: What a command sets: ``NAME=value``, ``--name value``, ``--name=value``, in quotes or not.
+_SETTING = (
+    rf"(?<![\w.$-])(?=[\w.-]{{0,60}}?(?i:{_IN_NAMES}))"
+    + r"(?P<name>-{0,2}\w[\w.-]{0,63}+)(?P<sign>=|[ \t]{1,20}+(?:\\\n[ \t]{0,80}+)?)"
+)
+_IN_QUOTES = re.compile(rf"{_SETTING}(?P<quote>[\"'])(?P<value>(?:(?!(?P=quote))(?:\\.|[^\\])){{1,4096}}+)(?P=quote)")
+_BARE = re.compile(rf"{_SETTING}(?P<value>[^\s\"'`;&|<>]++)")
+#: User and password in an address.
+_LOGIN = re.compile(r"(?<=://)(?P<name>[^/\s:@\"']{0,64}+):(?P<value>[^/\s@\"'$]{1,200}+)(?=@)")
+#: A value that is masked after any name of a secret.
+_SAMPLE = "x1y2z3w4v5u6t7s8"
+#: Names of what holds a secret and is none.
+_PLACE = re.compile(r"(?:file|path|dir|directory|folder)$", re.IGNORECASE)
+
+
+def masked_command(text: str) -> str:
+    """A command, or another text of a config, without values in it that look like secrets. References stay:
+    ``$TOKEN``."""
+    if _HINT.search(text) is None and "://" not in text:
+        return text
+    text = "\n".join(line if len(line) <= _LONGEST else masked_line(line)[0] for line in text.split("\n"))
+    text, _ = _masked(text, _LOGIN, lambda match: match["value"] != STARS)
+    for pattern in (_IN_QUOTES, _BARE):
+        text, _ = _masked(text, pattern, _is_secret_setting)
+    return "\n".join(masked_line(line)[0] for line in text.split("\n"))
+
+
+def holds_stars(text: str) -> bool:
+    """Whether the text is what `masked_command` made: it has stars where such a value stood."""
+    filled = text.replace(STARS, _SAMPLE)
+    return filled != text and masked_command(filled) != filled
+
+
+def is_secret_option(text: str) -> bool:
+    """Whether the next word of a command is a secret: ``--token``."""
+    return text.startswith("-") and is_secret(text) and not is_doubtful(text) and _PLACE.search(text) is None
+
+
+def _is_secret_setting(match: re.Match[str]) -> bool:
+    name, value = match["name"], match["value"]
+    is_expanded = value.startswith("$") and match.groupdict().get("quote") != "'"
+    if is_expanded or value.startswith(STARS) or _PLACE.search(name) or not is_secret(name):
+        return False
+    if match["sign"] != "=" and (not name.startswith("-") or value.startswith("-")):
+        return False
+    return name.isupper() or not is_doubtful(name) or _RANDOM.fullmatch(value) is not None
 
 
 def masked_line(line: str) -> tuple[str, int]:
@@ -82,7 +129,9 @@ def _masked(line: str, pattern: re.Pattern[str], judge: Callable[[re.Match[str]]
 
 def _is_secret_text(match: re.Match[str]) -> bool:
     name, value = match["name"], match["value"]
-    return value != STARS and is_secret(name) and (not is_doubtful(name) or _RANDOM.fullmatch(value) is not None)
+    if value == STARS or _REFERRED.fullmatch(value) or not is_secret(name):
+        return False
+    return not is_doubtful(name) or _RANDOM.fullmatch(value) is not None
 
 
 def _is_login(match: re.Match[str]) -> bool:

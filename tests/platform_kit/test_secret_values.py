@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from nni_manager.platform_kit.secret_values import masked_line
+from nni_manager.platform_kit.secret_values import masked_command, masked_line
 
 pytestmark = pytest.mark.unit
 
@@ -79,6 +81,17 @@ CODE = [
 @pytest.mark.parametrize("line", CODE)
 def test_ordinary_code_is_kept(line: str) -> None:
     assert masked_line("+" + line) == ("+" + line, 0)
+
+
+@pytest.mark.parametrize("length", [100, 4000, 2**18])
+@pytest.mark.parametrize(
+    "piece", ["a=", "key=", "token=", "a='", "-a ", "--key ", 'key="\\', "://", "://a:", "\\\n", " "]
+)
+def test_long_command_is_masked_in_time(piece: str, length: int) -> None:
+    line = "token" + piece * ((length - 10) // len(piece)) + "\n"
+    began = time.process_time()
+    masked_command(line * (2**18 // len(line)))
+    assert time.process_time() - began < 8.0
 
 
 def test_long_line_that_may_hold_a_secret_goes_whole() -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 #: A quarter of what is kept of a diff.
 _MOST_BYTES = 2**18
 #: Seconds: what is quadratic takes many times as long.
-_MOST_S = 4.0
+_MOST_S = 8.0
 
 PIECES = [
     "token",
