@@ -14,6 +14,8 @@ from nni_manager.config.reading import scalars
 from nni_manager.config.reading.scalars import text
 from nni_manager.config.reading.source import Source
 from nni_manager.config.sections.model_fields import fields_of, given_kind, kinds, marks_of, models_in
+from nni_manager.platform_kit import secret_names
+from nni_manager.platform_kit.secret_values import is_secret_option, masked_command
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -136,27 +138,21 @@ def _changed_mapping(models: list[type[BaseModel]], value: Any, change: Callable
     return value if model is None else _map(model, value, change)
 
 
-#: Names that match `_SECRET` without being secrets.
+#: Names of our fields that look like one of a secret and are not.
 _PLAIN = frozenset({"keyVaultKey"})
-#: ``accessKeySecret``, ``storageAccountKey``, ``sshPassphrase``; not ``sshKeyFile``, which is a path.
-_SECRET = re.compile(r"password|passphrase|token|secret|credential|key$", re.IGNORECASE)
 #: Sections with user-chosen names of arguments. The names are judged word by word, in doubt as secrets.
 _ALGORITHMS = ("tuner", "assessor", "advisor")
 _ARGUMENTS = "classArgs"
-#: Secret anywhere in a name and with any value.
-_ALWAYS = re.compile(r"password|passphrase|secret|credential", re.IGNORECASE)
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: Words with which ``token`` belongs to a language model, and ``key`` to a table.
-_PLAIN_TOKEN = frozenset("max min num n count total pad bos eos unk sep cls mask special".split())
-_PLAIN_KEY = frozenset("sort group metric partition order index column".split())
-#: An entry of `clusterMetaData`, which NNI's first format stored: the value is judged by its key.
-_PAIR = {"key", "value"}
+#: An entry of `clusterMetaData`, which NNI's first format stored, and a variable of a container in a pod template: the
+#: value is judged by the name.
+_PAIRS = ({"key", "value"}, {"name", "value"})
 #: Not masked: its keys are names of dimensions.
 _SEARCH_SPACE = "searchSpace"
 
 
 def mask(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with `MASK` in place of every value, at any depth, with a name that indicates a secret."""
+    """The config with `MASK` in place of every value, at any depth, with a name that indicates a secret, and commands
+    without the values in them that look like secrets. It is for showing: a command that is masked does not run."""
     return {key: value if key == _SEARCH_SPACE else _mask_section(key, value) for key, value in config.items()}
 
 
@@ -173,24 +169,31 @@ def _mask(key: str, value: Any, is_secret: Callable[[str, Any], bool]) -> Any:
     if is_secret(key, value):
         return MASK
     if isinstance(value, Mapping):
-        if value.keys() == _PAIR:
-            return {**value, "value": _mask(str(value["key"]), value["value"], is_secret)}
+        if value.keys() in _PAIRS:
+            return {**value, "value": _mask(_name_of(value), value["value"], is_secret)}
         return {name: _mask(name, inner, is_secret) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_mask(key, inner, is_secret) for inner in value]
-    return value
+        before = [None, *value]
+        return [
+            MASK if _follows(last) else _mask(key, inner, is_secret) for last, inner in zip(before, value, strict=False)
+        ]
+    return masked_command(value) if isinstance(value, str) and not is_reference(value) else value
+
+
+def _name_of(pair: Mapping[str, Any]) -> str:
+    return str(pair["key"] if "key" in pair else pair["name"])
+
+
+def _follows(last: object) -> bool:
+    """Whether a word of a command is the value of the option before it."""
+    return isinstance(last, str) and is_secret_option(last)
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return value is not None and _SECRET.search(key) is not None and key not in _PLAIN and not is_reference(value)
+    return value is not None and secret_names.may_be_secret(key) and key not in _PLAIN and not is_reference(value)
 
 
 def _is_secret_argument(key: str, value: Any) -> bool:
-    if _ALWAYS.search(key):
-        return value is not None
-    if value is None or isinstance(value, bool):
+    if value is None or (isinstance(value, bool) and not secret_names.is_always_secret(key)):
         return False
-    words = [word.lower() for word in _WORD.findall(key)]
-    is_token = any(word.endswith(("token", "tokens")) for word in words) and _PLAIN_TOKEN.isdisjoint(words)
-    is_key = bool(words) and words[-1].endswith("key") and _PLAIN_KEY.isdisjoint(words)
-    return is_token or is_key
+    return secret_names.is_secret(key)

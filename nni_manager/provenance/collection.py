@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import asyncio
 import platform
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.domain.clock import now_ms
+from nni_manager.platform_kit.secret_names import may_be_secret
 from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.provenance import child, repository
 from nni_manager.provenance.child import NoAnswer
@@ -59,7 +59,6 @@ async def look_at_python(executable: str, environment: Mapping[str, str]) -> dic
     return {"executable": executable, "version": "", "packages": [], "problem": problem}
 
 
-_SECRET_NAME = re.compile(r"password|passwd|secret|token|credential|_key$|^key$", re.IGNORECASE)
 _SEEDS = ("seed", "random_state")
 #: Shorter values of variables would be found in any text.
 _LEAST_SECRET = 8
@@ -82,7 +81,8 @@ class Asked:
 
 async def collect(asked: Asked) -> dict[str, Any]:
     """The record, as REST has it. Never raises but for a cancellation."""
-    secrets = SecretTexts(*asked.secrets, *_secret_values(asked.environment))
+    known = (*asked.secrets, *_secret_values(asked.environment))
+    secrets = SecretTexts(*known, *_lines(known))
     # unlike gather, it waits for both when it is cancelled: they have processes
     async with asyncio.TaskGroup() as looks:
         code = looks.create_task(repository.look(asked.code_directory, asked.environment, secrets))
@@ -99,7 +99,13 @@ async def collect(asked: Asked) -> dict[str, Any]:
 
 
 def _secret_values(environment: Mapping[str, str]) -> list[str]:
-    return [value for name, value in environment.items() if len(value) >= _LEAST_SECRET and _SECRET_NAME.search(name)]
+    return [value for name, value in environment.items() if len(value) >= _LEAST_SECRET and may_be_secret(name)]
+
+
+def _lines(secrets: Iterable[str]) -> list[str]:
+    """The lines of secrets: a diff has a mark in front of each."""
+    lines = (line.strip() for secret in secrets for line in secret.splitlines())
+    return [line for line in lines if len(line) >= _LEAST_SECRET]
 
 
 def _seed(arguments: Mapping[str, Any]) -> int | None:

@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 
 from nni_manager.platform_kit.secret_texts import SecretTexts
+from nni_manager.platform_kit.secret_values import STARS, masked_line
 
-_STARS = "***"
-_BEGIN, _END = re.compile(r"-----BEGIN [A-Z0-9 ]+-----"), re.compile(r"-----END [A-Z0-9 ]+-----")
-#: A key in a text of one line, its lines apart by ``\n``.
-_IN_LINE = re.compile(rf"({_BEGIN.pattern}).*?({_END.pattern})")
+_BEGIN, _END = re.compile(r"-----BEGIN [A-Z0-9 ]{1,60}-----"), re.compile(r"-----END [A-Z0-9 ]{1,60}-----")
+#: A key in a text of one line, its lines apart by ``\n``. It ends before another begins, so that no character is
+#: looked at twice.
+_IN_LINE = re.compile(rf"({_BEGIN.pattern})(?:(?!-----BEGIN ).){{0,20000}}?({_END.pattern})")
 _ENCODED = re.compile(r"[+\- ]?[A-Za-z0-9+/= \t\r]*")
 #: Most lines of one; a longer one is masked as far as its lines look like it.
 _MOST = 500
@@ -22,7 +23,7 @@ _MOST = 500
 
 def without_key_blocks(text: str) -> tuple[str, int]:
     """(the text without what is in the blocks, how many there are). Lines stay, so that places in the diff do."""
-    text, count = _IN_LINE.subn(rf"\1{_STARS}\2", text)
+    text, count = _IN_LINE.subn(rf"\1{STARS}\2", text)
     lines = text.split("\n")
     at = 0
     while at < len(lines):
@@ -62,26 +63,8 @@ def _mask(lines: list[str], places: range) -> int:
     for at in places:
         line = lines[at]
         if not _END.search(line) and line.strip("+- \t\r"):
-            lines[at] = (line[0] if line[0] in "+- " else "") + _STARS
+            lines[at] = (line[0] if line[0] in "+- " else "") + STARS
     return places.stop - 1
-
-
-_NAMES = r"(?:password|passwd|secret|token|api_?key|access_?key|private_?key)"
-#: What may stand between a name and its value: an annotation of its type.
-_ANNOTATION = r"(?:\s*:\s*[\w.| ]{1,40}(?:\[[\w.|, \[\]]{0,40}\][\w.| ]{0,40})?(?==))?"
-#: A text in quotes, in which the other quote and escaped ones may stand; {quote}: number of the quote's group.
-_TEXT = r"([\"'])(?!\{quote})(?:\\.|(?!\{quote})[^\\\n]){{4,}}\{quote}"
-#: One that is given to such a name, in code and in JSON: ``token = "…"``, ``"token": "…"``, ``set("TOKEN", "…")``.
-_QUOTED = re.compile(
-    rf"({_NAMES}\w*[\"']?\]?{_ANNOTATION}\s*[:=]\s*[rbfu]{{0,2}}"
-    rf"|\(\s*[\"'][\w.-]*{_NAMES}[\w.-]*[\"']\s*,\s*[rbfu]{{0,2}}){_TEXT.format(quote=2)}",
-    re.IGNORECASE,
-)
-#: A line of YAML or of an environment file.
-_PLAIN = re.compile(
-    rf"^([+\- ]\s*(?:export )?[\w-]*{_NAMES}[\w-]*(?:: +|=))(?![{{\[(\"'])[^\s(){{}}]{{4,}}(?=(?:[ \t]+#.*)?\r?$)",
-    re.IGNORECASE | re.MULTILINE,
-)
 
 
 async def masked(diff: bytes, secrets: SecretTexts) -> tuple[str, int]:
@@ -90,8 +73,11 @@ async def masked(diff: bytes, secrets: SecretTexts) -> tuple[str, int]:
 
 
 def _masked(diff: bytes, secrets: SecretTexts) -> tuple[str, int]:
-    text = secrets.redacted(diff.decode(errors="replace").replace("\0", "\ufffd"))
-    text, blocks = without_key_blocks(text)
-    text, quoted = _QUOTED.subn(rf"\1\2{_STARS}\2", text)
-    text, plain = _PLAIN.subn(rf"\1{_STARS}", text)
-    return text, blocks + quoted + plain
+    """Line by line: a search in all of it would keep the event loop's thread waiting for its whole time."""
+    text = diff.decode(errors="replace").replace("\0", "\ufffd")
+    text, count = without_key_blocks("\n".join(map(secrets.redacted, text.split("\n"))))
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        lines[at], found = masked_line(line)
+        count += found
+    return "\n".join(lines), count

@@ -99,5 +99,10 @@ async def _state(git: _Git, directory: str, secrets: SecretTexts) -> dict[str, A
 async def _diff(git: _Git, secrets: SecretTexts) -> dict[str, Any]:
     words = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--", ".")
     diff = await git.ask("diff", "HEAD", *words, most=MOST_DIFF)
-    text, values = await masked(diff.data, secrets)
+    text, values = await masked(_whole_lines(diff), secrets)
     return {"diff": text, "isDiffCut": diff.is_cut, "maskedValues": values}
+
+
+def _whole_lines(diff: child.Output) -> bytes:
+    """What is kept of a diff: in a line that is cut, the beginning of a secret would not be known as one."""
+    return diff.data[: diff.data.rfind(b"\n") + 1] if diff.is_cut else diff.data

@@ -274,3 +274,22 @@ async def test_a_view_is_ended_by_a_stop(api: httpx.AsyncClient, world: World) -
 async def test_a_body_that_is_too_large(nni: httpx.AsyncClient) -> None:
     answer = await nni.post("trial-jobs", content=b" " * (9 * 2**20))
     assert answer.status_code == 413 and "8 MB" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("written", ["python3 trial.py --token hunter22", "python3 trial.py --token ***"])
+async def test_profile_masks_the_command_and_start_takes_both(
+    api: httpx.AsyncClient, world: World, written: str
+) -> None:
+    command = "python3 trial.py --token hunter22"
+    answer = await api.post("/api/v1/experiments", json=world.config(trialCommand=command))
+    id_ = answer.json()["id"]
+    assert "hunter22" not in (await api.get(f"/api/v1/experiments/{id_}")).json()["config"]["trialCommand"]
+    assert [one["code"] for one in answer.json()["warnings"]] == ["LITERAL_SECRET"]
+    async with world.calling() as client:
+        client.base_url = httpx.URL(f"http://localhost:8080/experiments/{id_}/api/v1/nni/")
+        params = (await profile(client))["params"]
+        assert params["trialCommand"] == "python3 trial.py --token ***"
+        answer = await client.post("experiment", json={**params, "trialCommand": written})
+        assert (answer.status_code, answer.json()) == (200, {"experiment_id": id_})
+    opened = world.service.at_work(id_)
+    assert opened is not None and opened.spec.trial_command == command

@@ -148,6 +148,60 @@ def test_values_of_cluster_metadata_are_judged_by_their_keys() -> None:
     }
 
 
+def test_variables_of_a_pod_template_are_judged_by_their_names() -> None:
+    def template(value: str) -> dict[str, Any]:
+        env = [{"name": "WANDB_API_KEY", "value": value}, {"name": "EPOCHS", "value": "3"}]
+        containers = [{"name": "main", "env": env, "args": ["--api-key", value, "--epochs", "3"]}]
+        return {"trainingService": {"podTemplate": {"spec": {"containers": containers}}}}
+
+    assert mask(template("hunter22")) == template("******")
+
+
+COMMANDS = [
+    ("WANDB_API_KEY={} python3 trial.py", "hunter22"),
+    ("WANDB_KEY={} python3 trial.py", "hunter22"),
+    ("python3 trial.py --token {} --epochs 3", "ghp_aB3dE5gH7jK9mN1pQ3sT5vX7zA9cD1eF3hJ5"),
+    ("python3 trial.py --api-key={}", "hunter22"),
+    ("python3 trial.py --password '{}'", "hunter 22"),
+    ("python3 trial.py --password \\\n    {}", "hunter22"),
+    ('export HF_TOKEN="{}"; python3 trial.py', "hunter22"),
+    ("git clone https://me:{}@example.org/code.git && sh run.sh", "hunter22"),
+    ("python3 -c 'login(key=\"{}\")'", "0123456789abcdef0123456789abcdef01234567"),
+]
+
+
+@pytest.mark.parametrize(("command", "secret"), COMMANDS, ids=range(len(COMMANDS)))
+def test_secrets_in_commands_are_masked(command: str, secret: str) -> None:
+    def config(value: str) -> dict[str, Any]:
+        written = command.format(value)
+        return {"trialCommand": written, "trainingService": [{"taskRoles": [{"command": written}]}]}
+
+    assert mask(config(secret)) == config("***")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 trial.py --tokenizer bert-base --max_tokens 5 --sort_key loss --token $TOKEN --password-file /run/p",
+        'TOKEN="$TOKEN" python3 trial.py --token --epochs 3',
+        "cd code && python3 -m train --lr 0.1 key=loss",
+        "git clone ssh://git@example.org/code.git",
+    ],
+)
+def test_command_without_secrets_is_shown_whole(command: str) -> None:
+    assert mask({"trialCommand": command}) == {"trialCommand": command}
+
+
+def test_secrets_in_addresses_of_storage_are_masked() -> None:
+    section = {
+        "connectionString": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0c2VjcmV0;EndpointSuffix=x",
+        "sasUrl": "https://a.blob.core.windows.net/c?sv=2022&sig=c2VjcmV0c2VjcmV0&se=2030",
+    }
+    assert mask({"trainingService": section}) == {
+        "trainingService": {name: value.replace("c2VjcmV0c2VjcmV0", "***") for name, value in section.items()}
+    }
+
+
 def test_foreign_reference_is_refused(tmp_path: Path) -> None:
     spec = reading(tmp_path, scripted("${TOKEN}"), {"TOKEN": "t"}).spec
     credentials.require_known(spec, {"${TOKEN}": "t2"})

@@ -84,6 +84,28 @@ async def test_long_diff_is_cut(code: Path) -> None:
     assert found["isDiffCut"] and len(found["diff"]) <= repository.MOST_DIFF
 
 
+@pytest.mark.parametrize("kept", [12, 17, 27])
+async def test_secret_where_the_diff_is_cut_is_not_kept_in_part(
+    code: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    line = 'token = "abcdefghij0123456789"\nend = 1\n'
+    (code / "trial.py").write_text(line)
+    diff = (await look(code, SecretTexts("never there")))["diff"]
+    monkeypatch.setattr(repository, "MOST_DIFF", diff.encode().index(b"+token") + kept)
+    found = await look(code, SecretTexts("abcdefghij0123456789"))
+    assert found["isDiffCut"] and found["diff"].endswith("-print(1)\n") and "abc" not in found["diff"]
+
+
+async def test_secret_of_several_lines_is_masked_in_the_diff(code: Path) -> None:
+    secret = "first line of it\nsecond line of it\n"
+    (code / "trial.py").write_text(f'text = """\n{secret}"""\n')
+    asked = Asked(
+        code_directory=str(code), python=sys.executable, environment=os.environ, secrets=(secret,), tuner_arguments={}
+    )
+    diff = (await collect(asked))["code"]["diff"]
+    assert "line of it" not in diff and diff.count("+***\n") == 2
+
+
 @pytest.mark.parametrize(
     "line", ['password = "hunter22"', "api_key: hunter22", 'config["token"] = "hunter22"', "SECRET=hunter22"]
 )

@@ -78,7 +78,8 @@ def _require_own(row: StoredExperiment, given: object) -> None:
     if not isinstance(given, dict):
         raise InvalidInput("the body must be a config: a JSON object")
     config = json.loads(row.config)
-    if any(name in given and given[name] != config.get(name) for name in _OWN):
+    shown = mask(config)  # as the profile has it
+    if any(name in given and given[name] not in (config.get(name), shown.get(name)) for name in _OWN):
         raise Conflict(
             f"this address serves experiment {row.id}, which has begun, and the config is of another;"
             " make that one with `nnictl create`"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
+from nni_manager.config.literal_secrets import judge_literals
 from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.scalars import seconds, whole_seconds
@@ -147,6 +148,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     _require("trialConcurrency", top)
     _refuse_impossible(top, fields)
     judge(sections, ("trainingService",), fields, source)
+    judge_literals(fields.get("trialCommand"), sections, source)
     _check_trial_file(fields, sections, source)
     if top.has("deprecated"):
         source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
@@ -161,6 +163,7 @@ def read_services(raw: object, canonical: Mapping[str, object], source: Source) 
     sections = _training_service(top, canonical, source)
     source.check()
     judge(sections, ("trainingService",), {**canonical, "trainingService": sections}, source)
+    judge_literals(canonical.get("trialCommand"), sections, source)
     source.check()
     return sections
 
