@@ -24,7 +24,7 @@ from nni_manager.scheduler.experiments.commands import ExperimentCommands
 class ApiContext:
     """The parts of the daemon that the API uses."""
 
-    service: ExperimentCommands
+    commands: ExperimentCommands
     version: str
     data_directory: Path
     started_ms: int
@@ -65,8 +65,8 @@ async def _experiment_id(
     """The experiment's id in the path. Raises NotFound unless the experiment exists."""
     if EXPERIMENT_ID.fullmatch(id) is None:
         raise NotFound(f"{id!r} is no experiment id; `nnictl experiment list` shows all")
-    if context.service.at_work(id) is None:
-        await context.service.entry(id)
+    if context.commands.at_work(id) is None:
+        await context.commands.entry(id)
     return id
 
 

@@ -25,7 +25,7 @@ async def show(context: Context) -> Daemon:
         data_directory=str(context.data_directory),
         started_ms=context.started_ms,
         listeners=[Listener.model_validate(listener) for listener in context.listeners()],
-        experiments=len(await context.service.entries()),
+        experiments=len(await context.commands.entries()),
         ends_by_itself=context.ends_by_itself,
     )
 
@@ -47,7 +47,7 @@ root_router = APIRouter(tags=["daemon"], dependencies=KNOWN_QUERY)
 async def disk(context: Context) -> Disk:
     """How much is free, and the warning of a disk that is nearly full."""
     try:
-        found = await context.service.disk.room()
+        found = await context.commands.disk.room()
     except OSError as error:
         raise StoreUnavailable(f"the disk of {context.data_directory} cannot be asked: {error.strerror}") from error
     return Disk(folder=str(found.folder), free=found.free, total=found.total, least=found.least, warning=found.sentence)
@@ -92,5 +92,5 @@ async def health() -> Health:
 )
 async def ready(context: Context) -> Health:
     """200 when the list of experiments can be read; no listener is open before they are. Asks for no token."""
-    await context.service.entries()
+    await context.commands.entries()
     return Health(status="ok")

@@ -147,7 +147,7 @@ async def _begun(context: ApiContext, id: str, request: Request, greatest: Calla
     """The `Last-Event-ID` after which a stream goes on; None: there is none, or it is greater than all that there are,
     as of an experiment that had the same id before."""
     last = last_event_id(request)
-    return None if last is None or last > await context.service.read(id, greatest) else last
+    return None if last is None or last > await context.commands.read(id, greatest) else last
 
 
 class _List:
@@ -155,12 +155,12 @@ class _List:
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
-        self.watch = context.service.changes.watch
+        self.watch = context.commands.changes.watch
         self._entries: dict[str, Entry] = {}
         self._sent: dict[str, str] = {}
 
     async def read(self) -> Part:
-        entries = {entry.id: entry for entry in await self._context.service.entries()}
+        entries = {entry.id: entry for entry in await self._context.commands.entries()}
         changed = [event("removed", Removed(id=id).json_text()) for id in self._sent if id not in entries]
         self._sent = {id: text for id, text in self._sent.items() if id in entries}
         for id, entry in entries.items():
@@ -179,12 +179,12 @@ class _OfExperiment:
         self._id = id
 
     def watch(self) -> AbstractContextManager[Event]:
-        return self._context.service.watch(self._id)
+        return self._context.commands.watch(self._id)
 
     @property
     def _is_over(self) -> bool:
         """Whether the experiment is closed; to be called before its changes are read."""
-        return self._context.service.at_work(self._id) is None
+        return self._context.commands.at_work(self._id) is None
 
 
 class _State(_OfExperiment):
@@ -204,7 +204,7 @@ class _Trials(_OfExperiment):
 
     async def read(self) -> Part:
         is_over = self._is_over
-        found = await self._context.service.read(self._id, lambda c: answers.trials_since(c, self._ended))
+        found = await self._context.commands.read(self._id, lambda c: answers.trials_since(c, self._ended))
         changed = [text for id, text, _ in found if text != self._open.get(id)]
         self._open = {id: text for id, text, end in found if end is None}
         self._ended = max([self._ended, *(end for *_, end in found if end is not None)])
@@ -220,7 +220,7 @@ class _Metrics(_OfExperiment):
 
     async def read(self) -> Part:
         is_over, after = self._is_over, self._after
-        found = await self._context.service.read(
+        found = await self._context.commands.read(
             self._id, lambda c: answers.metrics_since(c, self._trial, self._type, after, _PAGE)
         )
         self._after = max([after, *(id for id, _ in found)])

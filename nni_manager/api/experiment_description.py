@@ -30,7 +30,7 @@ def describe_endpoint(context: ApiContext, endpoint: Endpoint | None) -> schema.
     if endpoint is None:
         return None
     return schema.ExperimentEndpoint(
-        port=endpoint.port, url_prefix=endpoint.prefix, url=context.service.endpoint_url(endpoint)
+        port=endpoint.port, url_prefix=endpoint.prefix, url=context.commands.endpoint_url(endpoint)
     )
 
 
@@ -44,7 +44,7 @@ def working_directory(text: str | None) -> Path | None:
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
     """The whole description of an experiment, config included. Raises NotFound or StoreError."""
     found = await _read(context, id)
-    experiment = context.service.at_work(id)
+    experiment = context.commands.at_work(id)
     return schema.Experiment(
         **_state(found, await _place(context, id)),
         config=mask(found.config),
@@ -69,7 +69,7 @@ async def state(context: ApiContext, id: str) -> schema.ExperimentState:
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
     """The summary of an experiment, from the index or, if open, from its database. Never raises, so that lists always
     work."""
-    live = context.service.live(entry.id)
+    live = context.commands.live(entry.id)
     sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
     errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
     fields = {
@@ -85,7 +85,7 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
         "hold": live.derived_hold,
         "errors": errors,
     } | _glance(list_summary.parse(entry.results))
-    if context.service.at_work(entry.id) is not None:
+    if context.commands.at_work(entry.id) is not None:
         try:
             found = await _read(context, entry.id)
             fields |= _condition(found) | _glance(found.summary)
@@ -103,16 +103,16 @@ def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
 
 
 async def _read(context: ApiContext, id: str) -> Overview:
-    live = context.service.live(id)
-    return await context.service.read(id, lambda c: overview.load(c, live, context.clock()))
+    live = context.commands.live(id)
+    return await context.commands.read(id, lambda c: overview.load(c, live, context.clock()))
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:
     """Fields taken from the index rather than the database: the folder's place after a move, the endpoint, the
     labels, and the status VIEWED."""
-    entry = await context.service.entry(id)
+    entry = await context.commands.entry(id)
     own = {"endpoint": describe_endpoint(context, entry.endpoint), **entry.labels.as_json()}
-    experiment = context.service.at_work(id)
+    experiment = context.commands.at_work(id)
     if experiment is not None:
         return {"logPath": str(experiment.folder.path), **own}
     closed = {"status": entry.status} if entry.status.is_closed else {}  # the experiment's database may not have it yet

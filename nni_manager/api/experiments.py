@@ -57,9 +57,9 @@ _OF_SERVICES = frozenset({"secrets", "directory", "now"})
 async def create(request: Request, response: Response, context: Context) -> Created:
     """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
     new = await submission.read(request, context)
-    id_ = await context.service.create(new)
+    id_ = await context.commands.create(new)
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
-    warnings = (*(warning.told for warning in new.spec.warnings), *context.service.live(id_).warnings)
+    warnings = (*(warning.told for warning in new.spec.warnings), *context.commands.live(id_).warnings)
     return Created(id=id_, warnings=[ExperimentWarning.model_validate(one) for one in warnings])
 
 
@@ -90,7 +90,7 @@ async def list_all(
     offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
 ) -> Response:
     """The experiments of this daemon, stopped ones included."""
-    entries = [entry for entry in await context.service.entries() if _is_called(entry, name, platform)]
+    entries = [entry for entry in await context.commands.entries() if _is_called(entry, name, platform)]
     entries = [one for one in entries if tag in (None, *one.labels.tags) and archived in (None, one.labels.is_archived)]
     found = await asyncio.gather(*(description.summarize(context, entry) for entry in entries))
     matching = [one for one in found if (not status or one.status in status) and hold in (None, one.hold is not None)]
@@ -109,7 +109,7 @@ def _is_called(entry: Entry, name: str | None, platform: str | None) -> bool:
 @router.post("/stop", operation_id="stopAllExperiments", summary="Stop all experiments", responses=documented(503))
 async def stop_all(context: Context) -> StoppedExperiments:
     """Ends their trials; answers when all are closed."""
-    return StoppedExperiments(stopped=list(await context.service.stop_all()))
+    return StoppedExperiments(stopped=list(await context.commands.stop_all()))
 
 
 @router.get(
@@ -139,9 +139,9 @@ async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], co
     services = _services(body)
     Labels().changed(labels)  # refused before anything is changed
     if fields or services is not None or not labels:
-        await context.service.change(id, fields, services)
+        await context.commands.change(id, fields, services)
     if labels:
-        await context.service.label(id, labels)
+        await context.commands.label(id, labels)
     return _described(await description.describe(context, id))
 
 
@@ -154,7 +154,7 @@ async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], co
 )
 async def stop(id: ExperimentId, context: Context) -> Response:
     """Ends its trials; answers when it is closed. Quiet for a stopped one."""
-    await context.service.stop(id)
+    await context.commands.stop(id)
     return await _summarized(id, context)
 
 
@@ -167,7 +167,7 @@ async def stop(id: ExperimentId, context: Context) -> Response:
 )
 async def resume(id: ExperimentId, context: Context, body: Annotated[Resume | None, Body()] = None) -> Response:
     """Opens a stopped one; clears the hold or the error of one at work. Unfinished trials run again."""
-    await context.service.resume(id, _reopening(body or Resume()))
+    await context.commands.resume(id, _reopening(body or Resume()))
     return await _summarized(id, context)
 
 
@@ -183,7 +183,7 @@ async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()
 
     Where the private file of its folder is missing, it is written anew, with `environment`."""
     environment = context.environment if body.environment is None else submission.checked_environment(body.environment)
-    await context.service.renew_secrets(id, body.secrets, environment)
+    await context.commands.renew_secrets(id, body.secrets, environment)
 
 
 @router.post(
@@ -195,7 +195,7 @@ async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()
 )
 async def view(body: Annotated[View, Body()], context: Context) -> Response:
     """Opens an experiment for reading, also one whose folder was copied here, until `stop` or `resume`."""
-    await context.service.view(body.id, _reopening(body))
+    await context.commands.view(body.id, _reopening(body))
     return await _summarized(body.id, context)
 
 
@@ -208,7 +208,7 @@ async def view(body: Annotated[View, Body()], context: Context) -> Response:
 )
 async def delete(id: ExperimentId, context: Context) -> None:
     """Removes its folder: database, logs, what its trials wrote."""
-    await context.service.delete(id, also=partial(code.sweep, context.data_directory))
+    await context.commands.delete(id, also=partial(code.sweep, context.data_directory))
 
 
 @router.post(
@@ -220,7 +220,7 @@ async def delete(id: ExperimentId, context: Context) -> None:
 )
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
     """Tells the tuner results that are known from elsewhere; no trials are made of them."""
-    await context.service.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
+    await context.commands.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
 
 
 @router.get(
@@ -236,7 +236,7 @@ async def export_results(
     intermediate: Annotated[bool, Query(description="Intermediate results, too.")] = False,
 ) -> Response:
     """Parameters with final results, by the trials' numbers, as `import` of another experiment takes them."""
-    text = await context.service.read(
+    text = await context.commands.read(
         id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=best_results.pareto_members(c))
     )
     return Response(text, media_type="application/json")
@@ -250,8 +250,8 @@ async def export_results(
 )
 async def show_disk_use(id: ExperimentId, context: Context) -> DiskUse:
     """Bytes by part: database, trials, checkpoints, code. Counted when asked for, and up to a minute old."""
-    entry = await context.service.entry(id)
-    return DiskUse.model_validate(await context.service.disk.use_of(entry.folder))
+    entry = await context.commands.entry(id)
+    return DiskUse.model_validate(await context.commands.disk.use_of(entry.folder))
 
 
 @router.get(
@@ -263,8 +263,8 @@ async def show_disk_use(id: ExperimentId, context: Context) -> DiskUse:
 async def show_provenance(id: ExperimentId, context: Context) -> Provenance:
     """Commit and uncommitted changes of the code directory, the caller's Python with its packages, seed and machine. Of
     a new experiment: answers once it is recorded. 404 also where nothing was recorded, as of what NNI made."""
-    await context.service.provenance.settled(id)
-    record = await context.service.read(id, experiments.provenance)
+    await context.commands.provenance.settled(id)
+    record = await context.commands.read(id, experiments.provenance)
     if record is None:
         raise NotFound(f"nothing was recorded of the code and the machine of experiment {id}")
     return Provenance.model_validate(record)
@@ -314,7 +314,7 @@ def _reopening(body: Resume | View) -> Reopening:
 
 
 async def _summarized(id_: str, context: ApiContext) -> Response:
-    return _described(await description.summarize(context, await context.service.entry(id_)))
+    return _described(await description.summarize(context, await context.commands.entry(id_)))
 
 
 def _described(answer: Wire) -> Response:

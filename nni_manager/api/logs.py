@@ -101,7 +101,7 @@ async def read_experiment(
 ) -> StreamingResponse:
     """A log of an experiment."""
     _require(name, EXPERIMENT_FILES)
-    return await file_response((await context.service.entry(id)).folder.log, name, offset, limit)
+    return await file_response((await context.commands.entry(id)).folder.log, name, offset, limit)
 
 
 def _require(name: str, names: tuple[str, ...]) -> None:
@@ -114,7 +114,7 @@ async def attempt_file(
     context: ApiContext, id: str, trial_id: str, attempt: int, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
     """A range of an attempt's file, as `range_response`. Raises NotFound, PlatformUnavailable."""
-    return await range_response(await attempt_logs.find(context.service, id, trial_id, attempt, name), offset, limit)
+    return await range_response(await attempt_logs.find(context.commands, id, trial_id, attempt, name), offset, limit)
 
 
 #: Bytes of one answer at most.
@@ -133,7 +133,7 @@ _Attempt = Annotated[int | None, Query(ge=1, le=2**31, description="Which attemp
 async def list_files(id: ExperimentId, trial_id: TrialId, context: Context, attempt: _Attempt = None) -> TrialFileList:
     """The files in the attempt's folder, wherever it is, and those in the trial's checkpoint folder on this machine."""
     number = await _number(context, id, trial_id, attempt)
-    found = await attempt_logs.files(context.service, id, trial_id, number)
+    found = await attempt_logs.files(context.commands, id, trial_id, number)
     here = [TrialFile(name=name, place="here") for name in found.here]
     there = [TrialFile(name=name, place="service") for name in found.at_service]
     return TrialFileList(attempt=number, files=sorted([*here, *there], key=lambda file: file.name), why=found.why)
@@ -167,7 +167,7 @@ async def read_file(
 ) -> Response:
     """A file below the attempt's folder; no link is followed."""
     number = await _number(context, id, trial_id, attempt)
-    file = await attempt_logs.find(context.service, id, trial_id, number, name, forgotten=True)
+    file = await attempt_logs.find(context.commands, id, trial_id, number, name, forgotten=True)
     data = await file.read(offset, limit)
     headers = {
         "X-Offset": str(offset),
@@ -181,7 +181,7 @@ async def read_file(
 
 async def _number(context: ApiContext, id: str, trial_id: str, attempt: int | None) -> int:
     """The attempt that is asked about. Raises NotFound."""
-    latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
+    latest = await context.commands.read(id, lambda c: answers.attempt_number(c, trial_id))
     if attempt is not None and attempt > latest:
         raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")
     return attempt or latest

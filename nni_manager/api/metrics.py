@@ -35,7 +35,7 @@ _before: WeakKeyDictionary[OpenExperiment, TrialTally] = WeakKeyDictionary()
 
 async def families(context: ApiContext) -> list[Metric]:
     """The families of metrics, in output order."""
-    experiments = context.service.open_experiments
+    experiments = context.commands.open_experiments
     newest = experiments[-MOST_EXPERIMENTS:]
     counted = zip(newest, await asyncio.gather(*map(_tally, newest)), strict=True)
     tallied = {one.id: trials for one, trials in counted if trials is not None}  # without what cannot be read
@@ -59,7 +59,7 @@ def _build(context: ApiContext) -> Iterable[Metric]:
 
 async def _experiments(context: ApiContext) -> Sequence[Metric]:
     try:
-        known = await context.service.counts()
+        known = await context.commands.counts()
     except StoreError:
         return ()
     counts = {status.value: known.get(status, 0) for status in ExperimentStatus}
@@ -111,7 +111,7 @@ def _listeners(context: ApiContext) -> Iterable[Metric]:
     posts = {outcome: trial_listener.answered[outcome] for outcome in trial_listener.OUTCOMES}
     text = "Requests of trial runners, by what became of them."
     yield counters("nni_manager_trial_posts_total", text, "outcome", posts)
-    keeper = context.service.keeper
+    keeper = context.commands.keeper
     yield gauge("nni_manager_keeper_needed", "1 while an experiment has jobs on this machine.", keeper.is_needed)
     yield gauge("nni_manager_keeper_up", "1 while the keeper of this machine is connected.", keeper.is_connected)
     lag = context.loop_lag

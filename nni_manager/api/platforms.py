@@ -55,7 +55,7 @@ async def show(context: Context) -> Platforms:
 )
 async def plan(request: Request, context: Context) -> ServicePlanList:
     """The body is that of a new experiment, which is not made: nothing is started or reserved."""
-    plans = await context.service.plan(await submission.read(request, context))
+    plans = await context.commands.plan(await submission.read(request, context))
     return ServicePlanList(
         services=[
             ServicePlan(
@@ -79,7 +79,7 @@ async def plan(request: Request, context: Context) -> ServicePlanList:
 )
 async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) -> CleanedList:
     """Jobs that could not be ended with their experiment. What cannot be ended now stays noted."""
-    ended = await context.service.clean(frozenset(body.platforms if body is not None else ()))
+    ended = await context.commands.clean(frozenset(body.platforms if body is not None else ()))
     return CleanedList(
         cleaned=[
             Cleaned(
@@ -110,7 +110,7 @@ async def left(
 ) -> LeftOnServices:
     """The body is that of a new experiment, which is not made. Of experiments that are at work here nothing is found.
     What another manager made may be at work there: a person must have said which experiments to remove."""
-    found = await context.service.find_left(await submission.read(request, context), remove)
+    found = await context.commands.find_left(await submission.read(request, context), remove)
     return LeftOnServices(
         services=[
             LeftOnService(
@@ -135,7 +135,7 @@ def _left_object(found: contract.LeftObject, own: str) -> LeftObject:
 
 async def describe(context: ApiContext) -> Platforms:
     """Raises StoreError."""
-    service = context.service
+    service = context.commands
     found = await service_map.read(service.open_experiments, service.connections)
     return Platforms(
         services=[_service(one) for one in found],

@@ -55,7 +55,7 @@ async def list_all(
 ) -> Response:
     """A page of them."""
     return _json(
-        await context.service.read(
+        await context.commands.read(
             id, lambda c: answers.trials(c, status=status, order=order, limit=limit, offset=offset)
         )
     )
@@ -70,7 +70,7 @@ async def list_all(
 )
 async def add(id: ExperimentId, body: Annotated[NewTrial, Body()], context: Context) -> AddedTrial:
     """Adds a trial with these parameters. It waits for a free slot, and counts towards `maxTrialNumber`."""
-    return AddedTrial.model_validate(await context.service.add_trial(id, body.parameters, body.repeats))
+    return AddedTrial.model_validate(await context.commands.add_trial(id, body.parameters, body.repeats))
 
 
 @router.get(
@@ -82,7 +82,7 @@ async def add(id: ExperimentId, body: Annotated[NewTrial, Body()], context: Cont
 )
 async def show(id: ExperimentId, trial_id: TrialId, context: Context) -> Response:
     """Attempts carry the evidence: exit code, signal, last lines of standard error."""
-    return _json(await context.service.read(id, lambda c: answers.trial(c, trial_id)))
+    return _json(await context.commands.read(id, lambda c: answers.trial(c, trial_id)))
 
 
 @router.post(
@@ -95,7 +95,7 @@ async def show(id: ExperimentId, trial_id: TrialId, context: Context) -> Respons
 )
 async def kill(id: ExperimentId, trial_id: TrialId, context: Context) -> Response:
     """Answers when the wish is stored; the trial is USER_CANCELED once it has ended. Quiet for one that has."""
-    await context.service.kill_trial(id, trial_id)
+    await context.commands.kill_trial(id, trial_id)
     return Response(status_code=202)
 
 
@@ -125,7 +125,7 @@ async def list_metrics(
     offset: Annotated[_MetricNumber, Query(description="How many of them to leave out first.")] = 0,
 ) -> Response:
     """All attempts are in it. To follow an experiment, ask again with `after` set to the last id."""
-    text = await context.service.read(
+    text = await context.commands.read(
         id, lambda c: answers.metrics(c, trial_id=trial, type=type, after=after, limit=limit, offset=offset)
     )
     return Response(text, media_type="application/json")
@@ -176,7 +176,7 @@ async def start_tensorboard(id: ExperimentId, body: NewTensorBoard, context: Con
     with experiment and manager, or after an hour without a browser."""
     if not all(map(TRIAL_ID.fullmatch, body.trials)):
         raise InvalidInput("trials: must be ids of trials")
-    return _shown(await context.service.tensorboards.start(id, body.trials, body.port))
+    return _shown(await context.commands.tensorboards.start(id, body.trials, body.port))
 
 
 @tensorboards_router.get(
@@ -184,7 +184,7 @@ async def start_tensorboard(id: ExperimentId, body: NewTensorBoard, context: Con
 )
 async def list_tensorboards(id: ExperimentId, context: Context) -> TensorBoardList:
     """TensorBoards that run or are being started."""
-    return TensorBoardList(tensorboards=[_shown(board) for board in context.service.tensorboards.of(id)])
+    return TensorBoardList(tensorboards=[_shown(board) for board in context.commands.tensorboards.of(id)])
 
 
 @tensorboards_router.delete(
@@ -196,7 +196,7 @@ async def list_tensorboards(id: ExperimentId, context: Context) -> TensorBoardLi
 )
 async def stop_tensorboards(id: ExperimentId, context: Context) -> None:
     """Quiet where none runs."""
-    await context.service.tensorboards.stop_all(id)
+    await context.commands.tensorboards.stop_all(id)
 
 
 @tensorboards_router.delete(
@@ -208,7 +208,7 @@ async def stop_tensorboards(id: ExperimentId, context: Context) -> None:
 )
 async def stop_tensorboard(id: ExperimentId, board_id: _BoardId, context: Context) -> None:
     """Returns when the process has ended."""
-    boards = context.service.tensorboards
+    boards = context.commands.tensorboards
     await boards.stop(boards.get(id, board_id))
 
 

@@ -57,8 +57,8 @@ _UNUSED_S = 60.0
 _LOCK_WAIT_S = 5.0
 
 
-def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool) -> int:
-    """Runs the daemon; returns the exit code. `service`: open the service's port; `trials`: the trial listener may open
+def serve(settings: Settings, *, listen: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool) -> int:
+    """Runs the daemon; returns the exit code. `listen`: open the service's port; `trials`: the trial listener may open
     one.
 
     `auto`: end with the last experiment. `ready_fd`: where to write ``ready``.
@@ -66,14 +66,14 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     Raises AlreadyOwned, InvalidInput or StoreError before anything was started.
     """
     ports.check_read_token(settings)
-    if service and not insecure:
+    if listen and not insecure:
         ports.check_exposure(settings)
-    if service and trials:
+    if listen and trials:
         trial_listener.check(settings)
     logs.set_up(settings.log_level)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent may have blocked SIGTERM and SIGINT
     reserves.allow_many()
-    return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
+    return uvloop.run(_serve(settings, listen=listen, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
 
 
 async def _serve(
@@ -98,23 +98,23 @@ async def _serve(
             allowed=trials,
             neighbour=lambda: settings.port if listen else endpoints.first_port or settings.port,
         )
-        supervisor, service = await stack.enter_async_context(
+        supervisor, commands = await stack.enter_async_context(
             experiments(settings, trial_listener, endpoints, warnings)
         )
         if auto:
             _end_when_unused(supervisor, stopping)
         reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
-        placeholders = PlaceholderProcesses(service, stopping)
+        placeholders = PlaceholderProcesses(commands, stopping)
         stack.push_async_callback(placeholders.close)
-        analysis = Analysis(service.stored_state)
+        analysis = Analysis(commands.stored_state)
         stack.push_async_callback(analysis.close)
-        await stack.enter_async_context(watched(service, warnings))
+        await stack.enter_async_context(watched(commands, warnings))
         async with _listeners(
-            settings, lock, service, analysis, stopping, placeholders, reserved, endpoints, auto=auto
+            settings, lock, commands, analysis, stopping, placeholders, reserved, endpoints, auto=auto
         ) as listeners:
-            trial_listener.bind(listeners, TrialListener(reports), service.may_have_jobs)
+            trial_listener.bind(listeners, TrialListener(reports), commands.may_have_jobs)
             await endpoints.tried()
-            async with _registry(settings, supervisor, service, placeholders, endpoints, listeners):
+            async with _registry(settings, supervisor, commands, placeholders, endpoints, listeners):
                 _tune_interpreter()
                 _say_ready(settings, ready_fd, auto=auto)
                 await stopping.wait()
@@ -147,7 +147,7 @@ def _say_ready(settings: Settings, ready_fd: int | None, *, auto: bool) -> None:
 async def _listeners(
     settings: Settings,
     lock: Ownership,
-    service: ExperimentCommands,
+    commands: ExperimentCommands,
     analysis: Analysis,
     stopping: asyncio.Event,
     placeholders: PlaceholderProcesses,
@@ -158,7 +158,7 @@ async def _listeners(
 ) -> AsyncIterator[Listeners]:
     listeners: Listeners
     shown = PagesContext(
-        service=service,
+        commands=commands,
         version=__version__,
         analysis=analysis,
         stopping=stopping,
@@ -211,14 +211,14 @@ def _context(
     *,
     auto: bool,
 ) -> ApiContext:
-    service, stopping = shown.service, shown.stopping
+    commands, stopping = shown.commands, shown.stopping
     return ApiContext(
-        service=service,
+        commands=commands,
         version=__version__,
         data_directory=settings.data_dir,
         started_ms=now_ms(),
         listeners=lambda: [{"kind": listener.kind, "address": listener.address} for listener in listeners()],
-        stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
+        stop_daemon=lambda with_experiments: _stop(commands, stopping, with_experiments=with_experiments),
         stopping=stopping,
         placeholders=placeholders,
         analysis=shown.analysis,
@@ -231,7 +231,7 @@ def _context(
 async def _registry(
     settings: Settings,
     supervisor: Supervisor,
-    service: ExperimentCommands,
+    commands: ExperimentCommands,
     placeholders: PlaceholderProcesses,
     endpoints: EndpointSockets,
     listeners: Listeners,
@@ -243,11 +243,11 @@ async def _registry(
         return
     registry = NniList(
         path=path,
-        entries=service.entries,
+        entries=commands.entries,
         listeners=lambda: listeners.open,
         url=endpoints.url,
         pid=placeholders.pid,
-        is_open=service.is_open,
+        is_open=commands.is_open,
         data_directory=settings.data_dir,
     )
     await registry.begin()
@@ -284,10 +284,10 @@ def _tune_interpreter() -> None:
     sys.setswitchinterval(0.001)
 
 
-def _stop(service: ExperimentCommands, stopping: asyncio.Event, *, with_experiments: bool) -> None:
+def _stop(commands: ExperimentCommands, stopping: asyncio.Event, *, with_experiments: bool) -> None:
     async def stop() -> None:
         if with_experiments:
-            await service.stop_all()
+            await commands.stop_all()
         stopping.set()
 
     task = asyncio.ensure_future(stop())

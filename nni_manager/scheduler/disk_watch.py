@@ -24,19 +24,19 @@ _EVERY_S = 60.0
 class DiskWatch:
     """The warnings of one daemon."""
 
-    def __init__(self, service: ExperimentCommands, warnings: DaemonWarnings) -> None:
-        self._service = service
-        self._disk: Disk = service.disk
+    def __init__(self, commands: ExperimentCommands, warnings: DaemonWarnings) -> None:
+        self._commands = commands
+        self._disk: Disk = commands.disk
         self._warnings = warnings
         self._is_low = False
 
     async def look(self) -> None:
         """Sets and clears the warnings; a folder that cannot be asked about changes nothing."""
-        folders = {experiment.folder.path.parent for experiment in self._service.open_experiments}
+        folders = {experiment.folder.path.parent for experiment in self._commands.open_experiments}
         asked = (None, *folders)
         known = dict(zip(asked, await asyncio.gather(*map(self._sentence, asked)), strict=True))
         # those that are open now: one that closed meanwhile is warned of nothing
-        for experiment in self._service.open_experiments:
+        for experiment in self._commands.open_experiments:
             self._set(experiment.id, known.get(experiment.folder.path.parent))
         self._tell(known[None])
 
@@ -66,9 +66,9 @@ class DiskWatch:
 
 
 @asynccontextmanager
-async def watched(service: ExperimentCommands, warnings: DaemonWarnings) -> AsyncIterator[None]:
+async def watched(commands: ExperimentCommands, warnings: DaemonWarnings) -> AsyncIterator[None]:
     """A context in which the disks are looked at."""
-    task = asyncio.create_task(_look_again_and_again(DiskWatch(service, warnings)), name="disk watch")
+    task = asyncio.create_task(_look_again_and_again(DiskWatch(commands, warnings)), name="disk watch")
     try:
         yield
     finally:

@@ -38,7 +38,7 @@ _OFFERED = 200
 async def _page(request: Request) -> Response:
     context, ids = context_of(request), _ids(request)
     if len(ids) < 2:
-        entries = (await context.service.entries())[: -_OFFERED - 1 : -1]
+        entries = (await context.commands.entries())[: -_OFFERED - 1 : -1]
         return render(request, "choose_experiments.html", entries=entries, ids=ids, most=MOST)
     found = await asyncio.gather(*(_read(context, id_) for id_ in ids))
     everything = request.query_params.get("all") == "1"
@@ -106,10 +106,10 @@ def compare(experiments: Sequence[OneExperiment], *, everything: bool) -> Compar
 
 async def _read(context: PagesContext, id: str) -> OneExperiment:
     """One experiment; one that cannot be read says why. Raises NotFound for an id that is not known."""
-    entry = await context.service.entry(id)
-    live, now_ms = context.service.live(id), context.clock()
+    entry = await context.commands.entry(id)
+    live, now_ms = context.commands.live(id), context.clock()
     try:
-        found = await context.service.read(id, lambda c: overview.load(c, live, now_ms))
+        found = await context.commands.read(id, lambda c: overview.load(c, live, now_ms))
     except NniManagerError as error:
         return OneExperiment(entry=entry, status=entry.status, error=str(error), fields={}, facts={}, best={})
     status = shown_experiments.status(found, entry, at_work=live.at_work)

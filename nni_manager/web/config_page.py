@@ -82,7 +82,7 @@ class Change:
 async def _config(request: Request) -> Response:
     config, parameters = await _masked(request), (await ask(request, "columns", Query()))["parameters"]
     settings = {name: value for name, value in config.items() if name != _SPACE}
-    record = await context_of(request).service.read(experiment_id(request), experiments.provenance)
+    record = await context_of(request).commands.read(experiment_id(request), experiments.provenance)
     return await render_tab(
         request,
         "config.html",
@@ -114,7 +114,7 @@ async def _sent(request: Request) -> Response:
         _check(request, fields)
         if form.get("sure") != ["1"]:
             return await _render_form(request, changes, asks=bool(fields))
-        await context_of(request).service.change(experiment_id(request), fields)
+        await context_of(request).commands.change(experiment_id(request), fields)
     except NniManagerError as error:
         return await _render_form(request, changes, error=str(error), status=HTTPStatus.BAD_REQUEST)
     return to_experiment(request)
@@ -122,7 +122,7 @@ async def _sent(request: Request) -> Response:
 
 def _check(request: Request, fields: Mapping[str, object]) -> None:
     """Raises Conflict for a closed experiment, InvalidInput or ConfigInvalid for a limit that cannot be."""
-    experiment = context_of(request).service.at_work(experiment_id(request))
+    experiment = context_of(request).commands.at_work(experiment_id(request))
     if experiment is None:
         raise Conflict("the experiment is stopped; resume it, then change its limits")
     experiment_file.change(experiment.spec, fields)

@@ -47,7 +47,7 @@ async def _nothing() -> None:
 class PagesContext:
     """The parts of the daemon that the pages use."""
 
-    service: ExperimentCommands
+    commands: ExperimentCommands
     version: str
     #: Answers questions about trials, in a process of its own.
     analysis: Analysis

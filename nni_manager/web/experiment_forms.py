@@ -36,7 +36,7 @@ async def _change_about(request: Request) -> Response:
 
 
 async def _store(request: Request, entry: Entry, given: dict[str, str]) -> None:
-    service, name = context_of(request).service, given["name"].strip() or None
+    service, name = context_of(request).commands, given["name"].strip() or None
     labels = {"notes": given["notes"], "tags": tags_in(given["tags"])}
     entry.labels.changed(labels)  # refused before anything is stored
     if name != entry.name:
@@ -53,38 +53,38 @@ def _about_form(
 
 async def _archive(request: Request) -> Response:
     archived = (await form_of(request)).get("archived", ["1"])[0] == "1"
-    await context_of(request).service.label(experiment_id(request), {"archived": archived})
+    await context_of(request).commands.label(experiment_id(request), {"archived": archived})
     return await back(request)
 
 
 async def _ask_to_delete(request: Request) -> Response:
     entry = await _entry(request)
-    is_open = context_of(request).service.at_work(entry.id) is not None
+    is_open = context_of(request).commands.at_work(entry.id) is not None
     return render(request, "delete.html", entry=entry, is_open=is_open)
 
 
 async def _delete(request: Request) -> Response:
     context, id_ = context_of(request), experiment_id(request)
-    await context.service.delete(id_, also=context.sweep_code)
+    await context.commands.delete(id_, also=context.sweep_code)
     if is_on_endpoint(request):
         return render(request, "closed.html", id=id_)
     return redirect(request, "/")
 
 
 async def _entry(request: Request) -> Entry:
-    return await context_of(request).service.entry(experiment_id(request))
+    return await context_of(request).commands.entry(experiment_id(request))
 
 
 async def _stop(request: Request) -> Response:
     """Answers when its trials have ended. An endpoint closes with its experiment, so there is no page to return to."""
-    await context_of(request).service.stop(experiment_id(request))
+    await context_of(request).commands.stop(experiment_id(request))
     if is_on_endpoint(request):
         return render(request, "closed.html", id=experiment_id(request))
     return await back(request)
 
 
 async def _resume(request: Request) -> Response:
-    await context_of(request).service.resume(experiment_id(request))
+    await context_of(request).commands.resume(experiment_id(request))
     return await back(request)
 
 
@@ -92,7 +92,7 @@ async def _kill(request: Request) -> Response:
     id_, trial_id = experiment_id(request), request.path_params["trial_id"]
     if TRIAL_ID.fullmatch(trial_id) is None:
         raise NotFound(f"{trial_id!r} is no trial id; the experiment's page lists its trials")
-    await context_of(request).service.kill_trial(id_, trial_id)
+    await context_of(request).commands.kill_trial(id_, trial_id)
     return await back(request)
 
 

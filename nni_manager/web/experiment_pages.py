@@ -48,9 +48,9 @@ async def _stream(request: Request) -> Response:
     """The one stream of a page; ``?log=17.1.stdout``: with that log of that attempt of that trial. Refused with an
     error page before it begins."""
     context, id_ = context_of(request), experiment_id(request)
-    await context.service.entry(id_)
+    await context.commands.entry(id_)
     asked = request.query_params.get("log", "")
-    log = LogTail(context.service, id_, LogName.parse(asked)) if asked else None
+    log = LogTail(context.commands, id_, LogName.parse(asked)) if asked else None
     return EventStream(PageEvents(request.app.state.states, id_, log), context.stopping)
 
 

@@ -73,7 +73,7 @@ class Tail:
 
 async def _log(request: Request) -> Response:
     query = LogQuery.parse(request.query_params)
-    entry = await context_of(request).service.entry(experiment_id(request))
+    entry = await context_of(request).commands.entry(experiment_id(request))
     tail = await asyncio.to_thread(read, entry.folder, query)
     return await render_tab(
         request,

@@ -37,7 +37,7 @@ async def _sent(request: Request) -> Response:
     if fields.get("action") != "start" or found.submission is None:
         return _show(request, found, is_checked=True)
     try:
-        id_ = await context_of(request).service.create(found.submission)
+        id_ = await context_of(request).commands.create(found.submission)
     except NniManagerError as error:
         return _show(request, refused(found, error), is_checked=True)
     return redirect(request, f"/experiments/{id_}")

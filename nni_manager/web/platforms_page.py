@@ -34,7 +34,7 @@ async def platforms_page(request: Request, *, error: str = "", status: int = 200
     """The page; `error`: why what was asked for was refused. Raises NotFound or StoreError."""
     if is_on_endpoint(request):
         raise NotFound("training services are shown on the page of the service, not here")
-    service = context_of(request).service
+    service = context_of(request).commands
     states = await service_map.read(service.open_experiments, service.connections)
     names = {use.experiment_id: use.experiment_name for state in states for use in state.uses}
     return render(
@@ -67,7 +67,7 @@ async def _add(request: Request) -> Response:
         if not given["host"] or not given["user"]:
             raise InvalidInput("host and user: must be given")
         machine = {name: int(text) if _FIELDS[name] else text for name, text in given.items() if text}
-        await add(context_of(request).service, form.get("platform", ["remote"])[0], machine)
+        await add(context_of(request).commands, form.get("platform", ["remote"])[0], machine)
     except NniManagerError as error:
         return await platforms_page(request, error=str(error), status=HTTPStatus.BAD_REQUEST)
     return redirect(request, "/platforms")
@@ -78,7 +78,7 @@ async def _drain(request: Request) -> Response:
     platform, key = (form.get(name, [""])[0] for name in ("platform", "machine"))
     is_drained = form.get("drain", ["1"])[0] == "1"
     try:
-        await drain(context_of(request).service, platform, key, is_drained=is_drained)
+        await drain(context_of(request).commands, platform, key, is_drained=is_drained)
     except NniManagerError as error:
         return await platforms_page(request, error=str(error), status=HTTPStatus.BAD_REQUEST)
     return redirect(request, "/platforms")
@@ -92,7 +92,7 @@ async def _renew(request: Request) -> Response:
     try:
         if not given:
             raise InvalidInput("no value was given; what stays empty stays as it is")
-        await context_of(request).service.renew_secrets(experiment_id(request), given, own_environment())
+        await context_of(request).commands.renew_secrets(experiment_id(request), given, own_environment())
     except InvalidInput as error:
         return await _secrets_form(request, str(error))
     return RedirectResponse(_after_secrets(request), HTTPStatus.SEE_OTHER)
@@ -100,7 +100,7 @@ async def _renew(request: Request) -> Response:
 
 async def _secrets_form(request: Request, error: str = "") -> Response:
     context, id_ = context_of(request), experiment_id(request)
-    entry = await context.service.entry(id_)
+    entry = await context.commands.entry(id_)
     references = credentials.known(experiment_file.from_canonical(await shown_experiments.config_of(context, id_)))
     status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
     values = {"entry": entry, "references": references, "error": error, "leads_to": _after_secrets(request)}
@@ -119,7 +119,7 @@ _LIST = "machineList"
 Change = Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]
 
 
-async def add(service: ExperimentCommands, platform: str, machine: Mapping[str, Any]) -> None:
+async def add(commands: ExperimentCommands, platform: str, machine: Mapping[str, Any]) -> None:
     """Adds a machine to the services of this platform of all open experiments. Raises InvalidInput that says where not,
     and why."""
     key = Address.of(machine).key
@@ -128,22 +128,22 @@ async def add(service: ExperimentCommands, platform: str, machine: Mapping[str, 
         is_known = any(Address.of(one).key == key for one in machines)
         return list(machines) if is_known else [*machines, machine]
 
-    await _change_all(service, platform, with_it)
+    await _change_all(commands, platform, with_it)
 
 
-async def drain(service: ExperimentCommands, platform: str, key: str, *, is_drained: bool) -> None:
+async def drain(commands: ExperimentCommands, platform: str, key: str, *, is_drained: bool) -> None:
     """Drains a machine for all open experiments, or takes that back; raises as `add`."""
 
     def drained(machines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         return [{**one, "drain": is_drained} if Address.of(one).key == key else one for one in machines]
 
-    await _change_all(service, platform, drained)
+    await _change_all(commands, platform, drained)
 
 
-async def _change_all(service: ExperimentCommands, platform: str, change: Change) -> None:
+async def _change_all(commands: ExperimentCommands, platform: str, change: Change) -> None:
     """One that refuses stops no other."""
-    experiments = service.open_experiments
-    outcomes = await asyncio.gather(*(_tried(service, one, platform, change) for one in experiments))
+    experiments = commands.open_experiments
+    outcomes = await asyncio.gather(*(_tried(commands, one, platform, change) for one in experiments))
     names = [f"{one.spec.name} ({one.id})" if one.spec.name else one.id for one in experiments]
     done = [name for name, outcome in zip(names, outcomes, strict=True) if outcome is True]
     refused = [f"not for {name}: {why}" for name, why in zip(names, outcomes, strict=True) if isinstance(why, str)]
@@ -153,15 +153,15 @@ async def _change_all(service: ExperimentCommands, platform: str, change: Change
         raise InvalidInput(f"no open experiment has a service of {platform} that this changes")
 
 
-async def _tried(service: ExperimentCommands, one: OpenExperiment, platform: str, change: Change) -> bool | str:
+async def _tried(commands: ExperimentCommands, one: OpenExperiment, platform: str, change: Change) -> bool | str:
     """Whether it changed the experiment; a text: why it could not."""
     try:
-        return await _change_one(service, one.id, platform, change)
+        return await _change_one(commands, one.id, platform, change)
     except (NniManagerError, OSError) as error:
         return str(error)
 
 
-async def _change_one(service: ExperimentCommands, id: str, platform: str, change: Change) -> bool:
+async def _change_one(commands: ExperimentCommands, id: str, platform: str, change: Change) -> bool:
     is_changed = False
 
     def wish(spec: ExperimentSpec) -> ServiceChange | None:
@@ -172,7 +172,7 @@ async def _change_one(service: ExperimentCommands, id: str, platform: str, chang
         is_changed = changed != sections
         return ServiceChange(sections=changed if isinstance(given, list) else changed[0]) if is_changed else None
 
-    await service.change(id, {}, wish)
+    await commands.change(id, {}, wish)
     return is_changed
 
 

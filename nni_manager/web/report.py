@@ -50,7 +50,7 @@ class _Contents:
 
 async def build(context: PagesContext, id: str) -> bytes:
     """The report as HTML. Raises NotFound, StoreError, AnalysisUnavailable."""
-    await context.service.provenance.settled(id)
+    await context.commands.provenance.settled(id)
     contents = await _contents(context, id)
     return await asyncio.to_thread(_rendered, contents, context.clock(), context.version)
 
@@ -66,7 +66,7 @@ async def _contents(context: PagesContext, id: str) -> _Contents:
         failures=await with_examples(context, id, failures["groups"][:_MOST_FAILURES]),
         failed=(failures["failed"], len(failures["groups"])),
         config=mask(shown.overview.config),
-        origin=await context.service.read(id, experiments.provenance),
+        origin=await context.commands.read(id, experiments.provenance),
         answers=answers,
     )
 

@@ -103,13 +103,13 @@ async def _made(
 
 def of_experiment(request: Request) -> str | None:
     """The state of the experiment in the path, while it is open."""
-    experiment = context_of(request).service.at_work(experiment_id(request))
+    experiment = context_of(request).commands.at_work(experiment_id(request))
     return None if experiment is None else experiment.changes.revision
 
 
 def of_all(request: Request) -> str | None:
     """The state of the list and of all open experiments."""
-    return context_of(request).service.changes.revision
+    return context_of(request).commands.changes.revision
 
 
 def shared(make: Endpoint, state: State = of_experiment) -> Endpoint:

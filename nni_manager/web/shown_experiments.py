@@ -85,7 +85,7 @@ class ShownExperiment:
 
 async def shown(context: PagesContext, id: str) -> ShownExperiment:
     """The head of an experiment's pages. Raises NotFound or StoreError."""
-    service, now_ms = context.service, context.clock()
+    service, now_ms = context.commands, context.clock()
     live = service.live(id)
 
     def read(connection: Connection) -> tuple[Overview, Progress]:
@@ -106,9 +106,9 @@ async def shown(context: PagesContext, id: str) -> ShownExperiment:
 
 async def config_of(context: PagesContext, id: str) -> Mapping[str, Any]:
     """The config, secrets included. Raises NotFound or StoreError."""
-    live, now_ms = context.service.live(id), context.clock()
-    await context.service.entry(id)
-    return (await context.service.read(id, lambda c: overview.load(c, live, now_ms))).config
+    live, now_ms = context.commands.live(id), context.clock()
+    await context.commands.entry(id)
+    return (await context.commands.read(id, lambda c: overview.load(c, live, now_ms))).config
 
 
 def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
@@ -172,13 +172,13 @@ def _left_ms(found: Overview, ended: int, most: int | None, rate: float | None) 
 
 async def read_progress(context: PagesContext, id: str) -> dict[str, Any]:
     """The state that events carry. Raises NotFound or StoreError."""
-    live, now_ms = context.service.live(id), context.clock()
+    live, now_ms = context.commands.live(id), context.clock()
 
     def load(connection: Connection) -> dict[str, Any]:
         found = overview.load(connection, live, now_ms)
         return _as_json(found, progress_of(connection, found, now_ms))
 
-    return await context.service.read(id, load)
+    return await context.commands.read(id, load)
 
 
 def _as_json(found: Overview, now: Progress) -> dict[str, Any]:

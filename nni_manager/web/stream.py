@@ -47,7 +47,7 @@ class States:
         """An event that is set by every change; never set for a closed experiment."""
         self._readers[id] = self._readers.get(id, 0) + 1
         try:
-            with self._context.service.watch(id) as news:
+            with self._context.commands.watch(id) as news:
                 yield news
         finally:
             self._leave(id)
@@ -63,7 +63,7 @@ class States:
             return shared.part
 
     async def _read(self, id: str) -> Part:
-        experiment = self._context.service.at_work(id)
+        experiment = self._context.commands.at_work(id)
         is_over = experiment is None
         # as the answers of charts name it, and taken first: what is read is at least that new
         changed = {} if experiment is None else {"revision": experiment.changes.revision}
@@ -74,7 +74,7 @@ class States:
 
     def _count(self, id: str) -> int:
         """Grows with every change; -2: it is closed."""
-        experiment = self._context.service.at_work(id)
+        experiment = self._context.commands.at_work(id)
         return -2 if experiment is None else experiment.changes.count
 
     def _leave(self, id: str) -> None:

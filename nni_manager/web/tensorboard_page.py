@@ -30,21 +30,21 @@ async def _start(request: Request) -> Response:
     context, id_ = context_of(request), experiment_id(request)
     try:
         numbers = _numbers(wanted)
-        ids = await context.service.read(id_, lambda c: _ids(c, numbers))
-        await context.service.tensorboards.start(id_, ids)
+        ids = await context.commands.read(id_, lambda c: _ids(c, numbers))
+        await context.commands.tensorboards.start(id_, ids)
     except NniManagerError as error:
         return await _render(request, wanted=wanted, error=str(error), status=HTTPStatus.BAD_REQUEST)
     return to_experiment(request, "/tensorboard")
 
 
 async def _stop(request: Request) -> Response:
-    boards = context_of(request).service.tensorboards
+    boards = context_of(request).commands.tensorboards
     await boards.stop(boards.get(experiment_id(request), request.path_params["board"]))
     return to_experiment(request, "/tensorboard")
 
 
 async def _render(request: Request, *, wanted: str, error: str = "", status: int = HTTPStatus.OK) -> Response:
-    boards = context_of(request).service.tensorboards.of(experiment_id(request))
+    boards = context_of(request).commands.tensorboards.of(experiment_id(request))
     return await render_tab(
         request, "tensorboard.html", tab="tensorboard", status=status, boards=boards, wanted=wanted, error=error
     )
@@ -53,7 +53,7 @@ async def _render(request: Request, *, wanted: str, error: str = "", status: int
 def _state(request: Request) -> str | None:
     """Changes with the experiment, and with each of its TensorBoards, too."""
     of_it = of_experiment(request)
-    boards = context_of(request).service.tensorboards.of(experiment_id(request))
+    boards = context_of(request).commands.tensorboards.of(experiment_id(request))
     return None if of_it is None else " ".join((of_it, *(f"{board.id}:{board.status}" for board in boards)))
 
 

@@ -52,7 +52,7 @@ async def test_a_running_experiment_has_a_new_tag_with_every_change(api: httpx.A
     await api.post(f"/api/v1/experiments/{id}/trials", json={"parameters": {"x": 0.25}})
     after = await api.get(path, headers={"If-None-Match": before.headers["ETag"]})
     assert after.status_code == 200 and after.json()["rows"][0]["parameters"] == {"x": 0.25}
-    await world.service.stop(id)
+    await world.commands.stop(id)
     stopped = await api.get(path, headers={"If-None-Match": after.headers["ETag"]})
     assert stopped.status_code == 200 and stopped.json()["rows"][0]["status"] == "USER_CANCELED"
 

@@ -63,7 +63,7 @@ async def test_a_removed_service_goes_on_until_its_last_job_is_forgotten(api: ht
     await api.patch(f"{EXPERIMENTS}/{id_}", json={"trialConcurrency": 9})
     third = await add_trial(api, id_)
     await shown(api, f"{id_}/trials/{third}", lambda one: one["service"] == "local-2")
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     assert set(experiment.loop.services) == {"local", "local-2"}
     await api.post(f"{EXPERIMENTS}/{id_}/trials/{first}/kill")

@@ -40,9 +40,9 @@ async def test_room_is_told(api: httpx.AsyncClient, world: World) -> None:
 
 
 async def test_disk_that_is_nearly_full_is_told(api: httpx.AsyncClient, world: World) -> None:
-    world.service.disk = Disk(world.data, _EVERYTHING_MIB)
+    world.commands.disk = Disk(world.data, _EVERYTHING_MIB)
     assert "GiB left" in (await api.get("/api/v1/disk")).json()["warning"]
-    world.service.disk = Disk(world.data, 0)
+    world.commands.disk = Disk(world.data, 0)
     assert (await api.get("/api/v1/disk")).json()["warning"] == ""
 
 
@@ -51,15 +51,15 @@ async def test_experiments_are_warned_until_there_is_room(
 ) -> None:
     id_ = (await api.post(EXPERIMENTS, json=world.config())).json()["id"]
     warnings = world.supervisor.shared.warnings
-    world.service.disk = Disk(world.data, _EVERYTHING_MIB)
-    watch = DiskWatch(world.service, warnings)
+    world.commands.disk = Disk(world.data, _EVERYTHING_MIB)
+    watch = DiskWatch(world.commands, warnings)
     await watch.look()
     await watch.look()
     (told,) = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
     assert told["code"] == CODE and "make room" in told["message"]
     assert len([one for one in caplog.records if "GiB left" in one.message]) == 1
-    world.service.disk = Disk(world.data, 0)
-    await DiskWatch(world.service, warnings).look()
+    world.commands.disk = Disk(world.data, 0)
+    await DiskWatch(world.commands, warnings).look()
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"] == []
 
 
@@ -77,13 +77,13 @@ async def test_experiment_that_takes_long_keeps_no_other_waiting(
         return measure(folder)
 
     monkeypatch.setattr(module, "measure", wait_and_measure)
-    world.service.disk = Disk(world.data, 0, use_s=0.2)
+    world.commands.disk = Disk(world.data, 0, use_s=0.2)
     refused = await api.get(f"{EXPERIMENTS}/slow/disk")
     assert refused.status_code == 503 and "could not be counted" in refused.json()["error"]
     assert (await api.get(f"{EXPERIMENTS}/seeded/disk")).status_code == 200
     may_end.set()
     await asyncio.to_thread(ended.wait, 30)
-    world.service.disk._use_s = 30
+    world.commands.disk._use_s = 30
     assert (await api.get(f"{EXPERIMENTS}/slow/disk")).status_code == 200
 
 
@@ -99,10 +99,10 @@ async def test_disk_that_does_not_answer_is_told(
         return ask(path)
 
     monkeypatch.setattr(os, "statvfs", hang)
-    world.service.disk = Disk(world.data, 0, room_s=0.2)
+    world.commands.disk = Disk(world.data, 0, room_s=0.2)
     warnings = world.supervisor.shared.warnings
     warnings.set(id_, ExperimentWarning(code=CODE, message="little room"))
-    await DiskWatch(world.service, warnings).look()
+    await DiskWatch(world.commands, warnings).look()
     answer = await api.get("/api/v1/disk")
     may_end.set()
     assert answer.status_code == 503 and "no answer within" in answer.json()["error"]
@@ -122,6 +122,6 @@ async def test_experiment_that_closes_during_a_look_is_warned_of_nothing(
         return await ask(folder)
 
     monkeypatch.setattr(disk, "room", stop_first)
-    world.service.disk = disk
-    await DiskWatch(world.service, warnings).look()
+    world.commands.disk = disk
+    await DiskWatch(world.commands, warnings).look()
     assert warnings.of(id_) == ()

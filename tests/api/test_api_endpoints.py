@@ -48,7 +48,7 @@ async def endpoint_of(api: httpx.AsyncClient, id: str) -> Any:
 
 async def recorded(world: World, id: str) -> Endpoint | None:
     """In the index and, while it is open, in the folder: the same."""
-    entry = await world.service.entry(id)
+    entry = await world.commands.entry(id)
     if entry.is_open:
         assert (await asyncio.to_thread(index.read_folder, entry.folder)).endpoint == entry.endpoint
     return entry.endpoint
@@ -120,7 +120,7 @@ async def test_invalid_endpoint_names_the_field(
         await api.post(f"{EXPERIMENTS}/seeded/resume", json={"endpoint": endpoint}),
     ):
         assert answer.status_code == 400 and word in answer.json()["error"]
-    assert (await world.service.entry("seeded")).status is ExperimentStatus.STOPPED and listener.endpoints == {}
+    assert (await world.commands.entry("seeded")).status is ExperimentStatus.STOPPED and listener.endpoints == {}
 
 
 async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
@@ -150,12 +150,12 @@ async def test_a_refused_port_changes_nothing(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints, verb: str
 ) -> None:
     await world.add("seeded")
-    before = await world.service.entry("seeded")
+    before = await world.commands.entry("seeded")
     listener.taken = {8888}
     path, body = (f"{EXPERIMENTS}/view", {"id": "seeded"}) if verb == "view" else (f"{EXPERIMENTS}/seeded/resume", {})
     answer = await api.post(path, json={**body, "endpoint": {"port": 8888}})
     assert answer.status_code == 409 and "port 8888 is in use" in answer.text
-    assert await world.service.entry("seeded") == before and listener.endpoints == {}
+    assert await world.commands.entry("seeded") == before and listener.endpoints == {}
     assert not world.supervisor.has_work
 
 
@@ -168,7 +168,7 @@ async def test_a_resume_that_fails_gives_the_view_back(
     answer = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"endpoint": {"port": 8002}})
     assert answer.status_code == 500 and "restore it from a backup" in answer.json()["error"]
     assert listener.endpoints == listener.restored == {"seeded": Endpoint(port=8001)}
-    assert (await world.service.entry("seeded")).status is ExperimentStatus.VIEWED
+    assert (await world.commands.entry("seeded")).status is ExperimentStatus.VIEWED
 
 
 async def test_stop_all_and_delete_close_views(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:
@@ -181,7 +181,7 @@ async def test_stop_all_and_delete_close_views(api: httpx.AsyncClient, world: Wo
     assert listener.endpoints == {"seeded": Endpoint(port=8001)} and empty == []
     assert (await api.post(f"{EXPERIMENTS}/stop")).json() == {"stopped": ["seeded"]}
     assert listener.endpoints == {} and empty == [True]
-    assert (await world.service.entry("seeded")).status is ExperimentStatus.STOPPED
+    assert (await world.commands.entry("seeded")).status is ExperimentStatus.STOPPED
 
 
 async def test_a_view_that_is_not_open_is_an_error_of_the_experiment(

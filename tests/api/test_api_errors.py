@@ -156,7 +156,7 @@ async def test_a_store_in_trouble_refuses_commands(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     monkeypatch.setattr(experiment.database, "__class__", _OnAFullDisk)
     answer = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {}})

@@ -240,8 +240,8 @@ async def test_a_wrapped_file_brings_its_callers_world(api: httpx.AsyncClient, w
     described = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"]
     assert described["trialCodeDirectory"] == str(world.code) and list(described["searchSpace"]) == ["y"]
     interpreter = "SELECT interpreter FROM experiment"
-    assert await world.service.read(id_, lambda c: c.execute(interpreter).fetchone()) == ("/usr/bin/python3",)
-    kept = private.load((await world.service.entry(id_)).folder.private)
+    assert await world.commands.read(id_, lambda c: c.execute(interpreter).fetchone()) == ("/usr/bin/python3",)
+    kept = private.load((await world.commands.entry(id_)).folder.private)
     assert kept.environment == {"GREETING": "hello"}
 
 
@@ -418,7 +418,7 @@ async def test_done_experiment_resumes_only_with_work_left(
     api: httpx.AsyncClient, world: World, limits: dict[str, Any], change: dict[str, Any], goes_on: bool
 ) -> None:
     id_ = await create(api, world, **{"maxTrialNumber": None, **limits})
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     await experiment.database.write(_end_after_five)
     before = (await api.get(f"{EXPERIMENTS}/{id_}")).json()
@@ -460,7 +460,7 @@ async def test_stop_resume_delete(api: httpx.AsyncClient, world: World) -> None:
 
 async def test_a_hold_is_shown_with_its_details_and_resume_clears_it(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
         experiment.loop.inbox.put_on_hold(
@@ -483,7 +483,7 @@ async def test_results_from_elsewhere_are_stored(api: httpx.AsyncClient, world: 
         {"parameter": {"x": 1}, "value": {"default": 2}},
     ]
     assert (await api.post(f"{EXPERIMENTS}/{id_}/import", json=data)).status_code == 204
-    stored = await world.service.read(id_, lambda c: c.execute("SELECT data FROM imports").fetchone()[0])
+    stored = await world.commands.read(id_, lambda c: c.execute("SELECT data FROM imports").fetchone()[0])
     assert json.loads(stored) == data, "as they came"
 
 

@@ -67,7 +67,7 @@ async def test_failed_creation_is_not_recorded(
 
     monkeypatch.setattr(launcher.index, "read_folder", refuse)
     assert (await create(world, api)).status_code == 400
-    assert await noted(world) == [] and await world.service.entries() == []
+    assert await noted(world) == [] and await world.commands.entries() == []
     assert not list(world.data.glob("*/db"))
 
 
@@ -143,7 +143,7 @@ async def test_a_folder_that_cannot_be_removed_stays_noted(
     await world.add("stuck")
     monkeypatch.setattr(Folder, "remove", lambda _: ["db: it is in use"])
     assert (await api.delete(f"{EXPERIMENTS}/stuck")).status_code == 204
-    assert await noted(world) == ["stuck"] and await world.service.entries() == []
+    assert await noted(world) == ["stuck"] and await world.commands.entries() == []
 
 
 async def test_resume_that_is_cancelled_leaves_folder_and_index_stopped(
@@ -170,5 +170,5 @@ async def test_resume_that_is_cancelled_leaves_folder_and_index_stopped(
     go_on.set()
     await asyncio.wait({resuming})
     assert resuming.cancelled() and await asyncio.to_thread(over.wait, 10)
-    listed, stored = await world.service.entry("resumed"), await asyncio.to_thread(index.read_folder, folder)
+    listed, stored = await world.commands.entry("resumed"), await asyncio.to_thread(index.read_folder, folder)
     assert (listed.status, listed.is_open) == (stored.status, stored.is_open) == (ExperimentStatus.STOPPED, False)

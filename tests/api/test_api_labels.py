@@ -38,7 +38,7 @@ async def test_labels_are_stored_and_shown(api: httpx.AsyncClient, world: World,
     assert answer.status_code == 200, answer.text
     for found in (answer.json(), (await api.get(EXPERIMENTS)).json()["experiments"][0]):
         assert {name: found[name] for name in GIVEN} == GIVEN
-    folder = (await world.service.entry(id_)).folder
+    folder = (await world.commands.entry(id_)).folder
     assert read_labels(folder.path).tags == ("paper", "gpu"), "an index made anew has them again"
     entry = await asyncio.to_thread(index.read_folder, folder)
     assert entry.labels.is_archived and entry.labels.notes == "more data\nagain"

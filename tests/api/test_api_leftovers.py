@@ -299,7 +299,7 @@ async def test_clean_does_not_reuse_an_earlier_check(
         raise PlatformUnavailable("no route to host")
 
     monkeypatch.setattr(Cleaned, "clean", slow)
-    early = asyncio.create_task(world.service.clean(()))
+    early = asyncio.create_task(world.commands.clean(()))
     await begun.wait()
     Acted.trouble.clear()
     asked = asyncio.create_task(api.post("/api/v1/platforms/clean"))

@@ -81,7 +81,7 @@ async def test_last_attempt_log_is_kept(api: httpx.AsyncClient, world: World, mo
 
 async def test_local_log_is_not_overwritten(api: httpx.AsyncClient, world: World) -> None:
     id_, logs, job = await running(api, world)
-    folder = (await world.service.entry(id_)).folder.trials / job.rpartition("_")[2]
+    folder = (await world.commands.entry(id_)).folder.trials / job.rpartition("_")[2]
     folder.mkdir(parents=True)
     (folder / "stdout").write_text("from here")
     Acted.made["local"].tell(job, Observation(state=JobState.SUCCEEDED, exit_code=0, started_ms=5, ended_ms=9))

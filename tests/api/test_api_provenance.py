@@ -41,7 +41,7 @@ async def test_new_experiment_has_the_state_of_its_code(api: httpx.AsyncClient, 
     found = (await api.get(f"{EXPERIMENTS}/{id_}/provenance")).json()
     assert found["code"]["directory"] == str(repository) and len(found["code"]["commit"]) == 40
     assert "changed" in found["code"]["diff"] and found["python"]["packages"] and found["host"]
-    await world.service.stop(id_)
+    await world.commands.stop(id_)
     assert (await api.get(f"{EXPERIMENTS}/{id_}/provenance")).json() == found
 
 

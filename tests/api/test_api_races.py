@@ -40,8 +40,8 @@ def stored(folder: Folder) -> experiments.StoredExperiment:
 
 async def assert_at_work(world: World, id: str) -> None:
     """The next daemon would continue it."""
-    entry = await world.service.entry(id)
-    assert world.service.at_work(id) is not None
+    entry = await world.commands.entry(id)
+    assert world.commands.at_work(id) is not None
     assert (entry.is_open, entry.status) == (True, ExperimentStatus.RUNNING)
 
 
@@ -76,8 +76,8 @@ async def test_concurrent_resume_and_delete(world: World, api: httpx.AsyncClient
         await assert_at_work(world, "going")
         assert folder.database.exists()
     else:
-        assert world.service.at_work("going") is None and not folder.path.exists()
-        assert await world.service.entries() == []
+        assert world.commands.at_work("going") is None and not folder.path.exists()
+        assert await world.commands.entries() == []
 
 
 async def test_concurrent_resume_and_stop(world: World, api: httpx.AsyncClient) -> None:
@@ -87,8 +87,8 @@ async def test_concurrent_resume_and_stop(world: World, api: httpx.AsyncClient) 
         api.post(f"{EXPERIMENTS}/ended/resume"), api.post(f"{EXPERIMENTS}/ended/stop")
     )
     assert (resumed.status_code, stopped.status_code) == (200, 200)
-    entry = await world.service.entry("ended")
-    assert entry.is_open == (world.service.at_work("ended") is not None)
+    entry = await world.commands.entry("ended")
+    assert entry.is_open == (world.commands.at_work("ended") is not None)
     assert stored(folder).status is entry.status
 
 
@@ -152,12 +152,12 @@ async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
 ) -> None:
     """As left by a daemon that was killed during `resume`."""
     folder = await world.add("half")
-    entry = replace(await world.service.entry("half"), status=ExperimentStatus.RUNNING, is_open=True)
+    entry = replace(await world.commands.entry("half"), status=ExperimentStatus.RUNNING, is_open=True)
     await world.supervisor.write(lambda c: index.put(c, entry))
     listener.restore("half", Endpoint(port=8888))
     await world.supervisor.open(entry)
     await world.supervisor.closed("half")
-    found = await world.service.entry("half")
+    found = await world.commands.entry("half")
     assert (found.status, found.is_open, found.endpoint, listener.endpoints) == (
         ExperimentStatus.STOPPED,
         False,

@@ -87,7 +87,7 @@ async def test_a_service_that_comes_back_is_told_at_once(api: httpx.AsyncClient,
 async def test_events_tell_of_room_that_changed(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
     await shown(api, id_, lambda one: by_name(one)["local"]["status"] == "up")
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
         Acted.rooms["local"] = Room(free=3)
@@ -102,7 +102,7 @@ async def test_an_attempt_says_where_it_is_and_why_it_waits(api: httpx.AsyncClie
     trial_id = await add_trial(api, id_)
     found = await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
     name, platform = found["attempts"][0]["jobName"], Acted.made["local"]
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
         there = Observation(state=JobState.RUNNING, place="hostA, gpu 0", link="https://there/jobs/1", started_ms=5)

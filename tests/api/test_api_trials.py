@@ -118,7 +118,7 @@ async def test_a_person_adds_a_trial_and_kills_it(api: httpx.AsyncClient, world:
     added = await api.post(trials, json={"parameters": {"x": 3}})
     assert added.status_code == 201 and added.json()["sequenceId"] == 0
     trial = f"{trials}/{added.json()['id']}"
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
         while (await api.get(trial)).json()["status"] != "RUNNING":

@@ -110,9 +110,9 @@ async def test_status_is_answered_from_memory(
 async def test_index_change_is_seen_at_once(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     assert (await api.get(path("seeded", "check-status"))).json()["status"] == "STOPPED"
-    await world.service.view("seeded")
+    await world.commands.view("seeded")
     assert (await api.get(path("seeded", "check-status"))).json()["status"] == "VIEWED"
-    await world.service.stop("seeded")
+    await world.commands.stop("seeded")
     assert (await api.get(path("seeded", "check-status"))).json()["status"] == "STOPPED"
 
 
@@ -150,14 +150,14 @@ async def test_a_folder_that_was_exchanged_or_removed_is_noticed(api: httpx.Asyn
 
 async def test_database_is_closed_on_resume_and_delete(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
-    for end in (world.service.resume, lambda id_: world.service.delete(id_, also=nothing_more)):
+    for end in (world.commands.resume, lambda id_: world.commands.delete(id_, also=nothing_more)):
         assert (await api.get(path("seeded", "trial-jobs"))).is_success
         experiment = world.supervisor.closed_ones.kept("seeded")
         assert experiment is not None
         await end("seeded")
         assert not experiment.database._idle_readers and world.supervisor.closed_ones.kept("seeded") is None
-        if world.service.at_work("seeded"):
-            await world.service.stop("seeded")
+        if world.commands.at_work("seeded"):
+            await world.commands.stop("seeded")
     assert not folder.path.exists()
 
 
@@ -197,7 +197,7 @@ async def test_unchanged_index_is_not_read(api: httpx.AsyncClient, world: World)
     await api.get(path("seeded", "trial-jobs"))
     assert asked == []
     await world.supervisor.index.write(lambda c: index.set_config(c, "seeded", "other", "local"))
-    assert (await world.service.entry("seeded")).name == "other"
+    assert (await world.commands.entry("seeded")).name == "other"
     connection.set_trace_callback(None)
 
 

@@ -43,7 +43,7 @@ async def test_process_ends_with_its_experiment(api: httpx.AsyncClient, world: W
     assert await pids(api, id_) == found
     metadata = (await api.get(f"/experiments/{id_}/api/v1/nni/experiment-metadata")).json()
     assert metadata["pid"] == pid
-    await world.service.stop(id_)
+    await world.commands.stop(id_)
     await gone(world, pid)
     assert (await pids(api, id_))[id_] is None
 
@@ -73,18 +73,18 @@ async def test_creation_does_not_wait_for_the_process(api: httpx.AsyncClient, wo
 
 async def test_viewed_experiment_has_a_process(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seen")
-    await world.service.view("seen")
+    await world.commands.view("seen")
     pid = (await pids(api, "seen"))["seen"]
     assert pid is not None
     os.kill(pid, signal.SIGTERM)
     async with asyncio.timeout(20):
-        while (await world.service.entry("seen")).status is not ExperimentStatus.STOPPED:  # noqa: ASYNC110
+        while (await world.commands.entry("seen")).status is not ExperimentStatus.STOPPED:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert (await pids(api, "seen"))["seen"] is None
-    await world.service.view("seen")
+    await world.commands.view("seen")
     again = (await pids(api, "seen"))["seen"]
     assert again is not None
-    await world.service.stop("seen")
+    await world.commands.stop("seen")
     await gone(world, again)
 
 
@@ -96,8 +96,8 @@ async def test_signal_to_all_processes_stops_no_experiment(api: httpx.AsyncClien
     await gone(world, pid)
     world.stopping.set()
     await asyncio.sleep(placeholder_process._DAEMON_TOO_S * 2)
-    assert world.service.at_work(id_) is not None
-    assert (await world.service.entry(id_)).status is ExperimentStatus.RUNNING
+    assert world.commands.at_work(id_) is not None
+    assert (await world.commands.entry(id_)).status is ExperimentStatus.RUNNING
 
 
 async def test_lost_process_is_reported(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,8 +123,8 @@ async def test_daemon_end_stops_no_experiment(api: httpx.AsyncClient, world: Wor
     async with asyncio.timeout(20):
         while (await pids(api, id_))[id_] in (pid, None):  # noqa: ASYNC110 (until the loop knows of its end)
             await asyncio.sleep(0.01)
-    entry = await world.service.entry(id_)
-    assert world.service.at_work(id_) is not None and entry.status is ExperimentStatus.RUNNING
+    entry = await world.commands.entry(id_)
+    assert world.commands.at_work(id_) is not None and entry.status is ExperimentStatus.RUNNING
 
 
 async def test_killed_process_is_replaced(api: httpx.AsyncClient, world: World) -> None:
@@ -136,8 +136,8 @@ async def test_killed_process_is_replaced(api: httpx.AsyncClient, world: World) 
     async with asyncio.timeout(20):
         while (again := (await pids(api, id_))[id_]) == pid:  # noqa: ASYNC110 (until the loop knows of its end)
             await asyncio.sleep(0.01)
-    assert again is not None and psutil.pid_exists(again) and world.service.at_work(id_) is not None
-    await world.service.stop(id_)
+    assert again is not None and psutil.pid_exists(again) and world.commands.at_work(id_) is not None
+    await world.commands.stop(id_)
     await gone(world, again)
 
 
@@ -156,4 +156,4 @@ async def test_closing_ends_every_process_and_no_experiment(api: httpx.AsyncClie
     os.kill(pid, signal.SIGSTOP)  # it sees no end of its pipe
     await world.placeholders.close()
     assert not psutil.pid_exists(pid) and not world.placeholders._watches
-    assert world.service.at_work(id_) is not None
+    assert world.commands.at_work(id_) is not None

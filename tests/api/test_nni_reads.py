@@ -158,7 +158,7 @@ async def test_metadata_name_the_view(api: httpx.AsyncClient, world: World) -> N
     found = (await api.get(f"/experiments/{id_}/api/v1/nni/experiment-metadata")).json()
     assert (found["port"], found["prefixUrl"]) == (8888, "my/pre")
     assert found["webuiUrl"] == ["http://127.0.0.1:8888/my/pre"] and found["endTime"] == "N/A"
-    await world.service.stop(id_)
+    await world.commands.stop(id_)
 
 
 @pytest.mark.usefixtures("without_placeholder")
@@ -170,7 +170,7 @@ async def test_metadata_name_the_service_where_there_is_no_view(world: World) ->
         found = (await client.get(f"/experiments/{id_}/api/v1/nni/experiment-metadata")).json()
         assert (found["port"], found["prefixUrl"]) == (9090, f"experiments/{id_}")
         assert found["webuiUrl"] == [f"http://127.0.0.1:9090/experiments/{id_}"]
-        await world.service.stop(id_)
+        await world.commands.stop(id_)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def path(id_: str) -> str:
 
 async def until_quiet(api: httpx.AsyncClient, world: World, id_: str) -> httpx.Response:
     """An answer after the first trials were started, when nothing else changes."""
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     count = -1
     while count != experiment.changes.count:
@@ -58,7 +58,7 @@ async def test_status_is_answered_from_memory(
 
 async def test_a_change_is_seen_at_once(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     await api.get(path(id_))
     hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError", details="Traceback")
@@ -66,15 +66,15 @@ async def test_a_change_is_seen_at_once(api: httpx.AsyncClient, world: World) ->
         experiment.loop.inbox.put_on_hold(hold)
         await news.wait()
     assert (await api.get(path(id_))).json() == {"status": "RUNNING", "errors": ["the tuner raised ValueError"]}
-    await world.service.resume(id_)
+    await world.commands.resume(id_)
     assert (await api.get(path(id_))).json()["errors"] == []
-    await world.service.stop(id_)
+    await world.commands.stop(id_)
     assert (await api.get(path(id_))).json()["status"] == "STOPPED"
 
 
 async def test_done_ends_when_a_limit_is_raised(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     done = ExperimentStatus.DONE
     await experiment.database.write(lambda c: c.execute("UPDATE experiment SET next_sequence_id = 10") and None)
@@ -93,7 +93,7 @@ async def test_a_turn_by_the_old_limit_does_not_end_what_has_a_new_one(
 ) -> None:
     """It was queued behind the change, and found that all ten trials were made."""
     id_ = await created(api, world)
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     apply = experiment.apply
 
@@ -104,7 +104,7 @@ async def test_a_turn_by_the_old_limit_does_not_end_what_has_a_new_one(
 
     await experiment.database.write(lambda c: c.execute("UPDATE experiment SET next_sequence_id = 10") and None)
     monkeypatch.setattr(experiment, "apply", after_the_turn)
-    await world.service.change(id_, {"maxTrialNumber": 20})
+    await world.commands.change(id_, {"maxTrialNumber": 20})
     assert (await api.get(path(id_))).json()["status"] == "RUNNING"
 
 

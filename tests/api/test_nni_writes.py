@@ -150,7 +150,7 @@ async def test_a_kill_does_not_wait_for_ever(
 
 async def _running(nni: httpx.AsyncClient, world: World, id_: str) -> str:
     """The id of the only trial, once it runs."""
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
         while (trial := (await nni.get("trial-jobs")).json()[0])["status"] != "RUNNING":
@@ -236,7 +236,7 @@ async def test_a_stop_that_cannot_be_stored_says_so(
     monkeypatch.setattr(ExperimentCommands, "stop", full)
     answer = await nni.delete("experiment")
     assert answer.status_code == 503 and "the disk is full" in answer.json()["error"]
-    assert world.service.at_work(id_) is not None
+    assert world.commands.at_work(id_) is not None
 
 
 WRITES = [
@@ -291,5 +291,5 @@ async def test_profile_masks_the_command_and_start_takes_both(
         assert params["trialCommand"] == "python3 trial.py --token ***"
         answer = await client.post("experiment", json={**params, "trialCommand": written})
         assert (answer.status_code, answer.json()) == (200, {"experiment_id": id_})
-    opened = world.service.at_work(id_)
+    opened = world.commands.at_work(id_)
     assert opened is not None and opened.spec.trial_command == command

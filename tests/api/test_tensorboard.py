@@ -38,8 +38,8 @@ async def boards(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         place = folder.trials / trial / "tensorboard"
         place.mkdir(parents=True)
         (place / f"events.{trial}").write_bytes(b"")
-    yield world.service.tensorboards
-    await world.service.tensorboards.close()
+    yield world.commands.tensorboards
+    await world.commands.tensorboards.close()
 
 
 async def shown(url: str) -> str:
@@ -231,7 +231,7 @@ async def test_experiment_that_is_viewed_names_no_program(
     api: httpx.AsyncClient, boards: TensorBoards, world: World, tmp_path: Path
 ) -> None:
     """Its folder may be another user's, and what its PATH names as well."""
-    ran = _foreign_program(await world.service.folder("seeded"), tmp_path)
+    ran = _foreign_program(await world.commands.folder("seeded"), tmp_path)
     assert (await api.post("/api/v1/experiments/view", json={"id": "seeded"})).status_code == 200
     assert (await start(api))["status"] == "RUNNING"
     assert not ran.exists()
@@ -240,7 +240,7 @@ async def test_experiment_that_is_viewed_names_no_program(
 async def test_folder_of_another_user_names_no_program(
     api: httpx.AsyncClient, boards: TensorBoards, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = _foreign_program(await world.service.folder("seeded"), tmp_path)
+    ran = _foreign_program(await world.commands.folder("seeded"), tmp_path)
     owner = os.geteuid()
     monkeypatch.setattr(private.os, "geteuid", lambda: owner + 1)
     assert (await start(api))["status"] == "RUNNING"

@@ -101,21 +101,21 @@ class World:
     data: Path
     code: Path
     supervisor: Supervisor
-    service: ExperimentCommands
+    commands: ExperimentCommands
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     daemon_stops: list[bool] = field(default_factory=list)
     placeholders: PlaceholderProcesses = field(init=False)
     analysis: Analysis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.analysis = Analysis(self.service.stored_state)
-        self.placeholders = PlaceholderProcesses(self.service, self.stopping)
+        self.analysis = Analysis(self.commands.stored_state)
+        self.placeholders = PlaceholderProcesses(self.commands, self.stopping)
 
     @property
     def context(self) -> ApiContext:
-        pages = PagesContext(service=self.service, version="1.2.3", analysis=self.analysis)
+        pages = PagesContext(commands=self.commands, version="1.2.3", analysis=self.analysis)
         return ApiContext(
-            service=self.service,
+            commands=self.commands,
             version="1.2.3",
             data_directory=self.data,
             started_ms=CREATED_MS,
@@ -132,8 +132,8 @@ class World:
         """As a daemon does before its experiments end."""
         await self.analysis.close()
         await self.placeholders.close()
-        await self.service.tensorboards.close()
-        await self.service.provenance.close()
+        await self.commands.tensorboards.close()
+        await self.commands.provenance.close()
 
     async def lose_index(self) -> None:
         """As with a lost disk."""

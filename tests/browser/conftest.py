@@ -76,7 +76,7 @@ async def site(world: World, stage: tuple[Stage, str]) -> AsyncIterator[str]:
     """URL of the pages."""
     pages = create_pages(
         PagesContext(
-            service=world.service,
+            commands=world.commands,
             version="1.2.3",
             analysis=world.analysis,
             stopping=world.stopping,

@@ -25,7 +25,7 @@ async def some(world: World) -> None:
     await world.add("first", experimentName="one", extra_trials=9)
     await world.add("second", experimentName="two", status=ExperimentStatus.DONE, extra_trials=3)
     await world.add("third", experimentName="three")
-    await world.service.label("first", {"tags": ["paper"], "notes": "with the new data"})
+    await world.commands.label("first", {"tags": ["paper"], "notes": "with the new data"})
 
 
 async def test_the_list_follows_what_happens_and_what_is_chosen(browser: Browser, site: str, world: World) -> None:
@@ -34,7 +34,7 @@ async def test_the_list_follows_what_happens_and_what_is_chosen(browser: Browser
         await page.goto(f"{site}/")
         await expect(page.locator("a.open")).to_have_count(3)
         await page.locator("#tick-third").check()
-        await world.service.resume("second")
+        await world.commands.resume("second")
         row = page.locator("tr", has=page.locator("#open-second"))
         await expect(row.locator(".badge").first).to_have_text("RUNNING", timeout=LONG_MS)
         await expect(page.locator("#tick-third")).to_be_checked()
@@ -54,7 +54,7 @@ async def test_the_list_follows_what_happens_and_what_is_chosen(browser: Browser
 
 async def test_rows_are_stopped_and_archived_from_their_menu(browser: Browser, site: str, world: World) -> None:
     await some(world)
-    await world.service.resume("third")
+    await world.commands.resume("third")
     async with page_of(browser) as page:
         await page.goto(f"{site}/?sort=name")
         await page.locator("#more-third").click()

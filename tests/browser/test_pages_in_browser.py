@@ -56,8 +56,8 @@ async def is_wider_than_screen(page: Page) -> bool:
 
 async def put_on_hold(world: World, id: str) -> None:
     """Of an open experiment: a closed one waits for no event."""
-    await world.service.resume(id)
-    experiment = world.service.at_work(id)
+    await world.commands.resume(id)
+    experiment = world.commands.at_work(id)
     assert experiment is not None
     experiment.loop.inbox.put_on_hold(HOLD)
 
@@ -221,7 +221,7 @@ async def test_a_fetch_that_took_a_minute_does_not_hold_up_the_next_for_minutes(
 async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
     """At a listener with a token: a wrong one is refused, the right one leads to the requested page."""
     await world.add("finished", status=ExperimentStatus.DONE)
-    pages = create_pages(PagesContext(service=world.service, version="1.2.3", analysis=world.analysis))
+    pages = create_pages(PagesContext(commands=world.commands, version="1.2.3", analysis=world.analysis))
     async with tcp_listener(create_application(world.context, token=TOKEN, pages=pages)) as address:
         site, context = f"http://127.0.0.1:{address.port}", await browser.new_context()
         page = await context.new_page()

@@ -27,7 +27,7 @@ async def running(world: World, site: str) -> tuple[str, str]:
         id_ = str((await api.post("/api/v1/experiments", json=world.config())).json()["id"])
         added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
         trial = str(added.json()["id"])
-        experiment = world.service.at_work(id_)
+        experiment = world.commands.at_work(id_)
         assert experiment is not None
         with experiment.changes.watch() as news:
             while (await api.get(f"/api/v1/experiments/{id_}/trials/{trial}")).json()["status"] != "RUNNING":
@@ -38,7 +38,7 @@ async def running(world: World, site: str) -> tuple[str, str]:
 
 async def test_a_log_is_followed_searched_and_chosen(browser: Browser, site: str, world: World) -> None:
     id_, trial = await running(world, site)
-    folder = (await world.service.entry(id_)).folder.trials / trial
+    folder = (await world.commands.entry(id_)).folder.trials / trial
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stdout").write_text("".join(f"epoch {number}\n" for number in range(500)))
     async with page_of(browser) as page:
@@ -117,8 +117,8 @@ async def test_stored_text_is_shown_and_not_run(browser: Browser, site: str, wor
 async def test_a_reader_sees_no_button(browser: Browser, world: World) -> None:
     """Who logs in with the token for reading."""
     await world.add("seeded")
-    await world.service.resume("seeded")
-    pages = create_pages(PagesContext(service=world.service, version="1.2.3", analysis=world.analysis))
+    await world.commands.resume("seeded")
+    pages = create_pages(PagesContext(commands=world.commands, version="1.2.3", analysis=world.analysis))
     application = create_application(world.context, token=TOKEN, read_token="only for reading", pages=pages)
     async with tcp_listener(application) as address:
         site, context = f"http://127.0.0.1:{address.port}", await browser.new_context()

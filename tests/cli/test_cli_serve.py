@@ -70,7 +70,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_defaults(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
     assert serve().exit_code == 0
     assert daemon.settings == Settings(data_dir=tmp_path)
-    assert daemon.listeners == {"service": True, "trials": True, "auto": False, "ready_fd": None, "insecure": False}
+    assert daemon.listeners == {"listen": True, "trials": True, "auto": False, "ready_fd": None, "insecure": False}
 
 
 def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tuple[int, int]) -> None:
@@ -111,7 +111,7 @@ def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tu
         trial_port=9100,
     )
     assert daemon.settings == expected
-    assert daemon.listeners == {"service": False, "trials": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
+    assert daemon.listeners == {"listen": False, "trials": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
 
 
 def test_ports_may_be_left_to_the_daemon(serve: Serve, daemon: Daemon) -> None:

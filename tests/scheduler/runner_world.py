@@ -59,7 +59,7 @@ class RunnerWorld:
 
     async def add_trial(self, values: object = None) -> RunnerIdentity:
         """Answers when its job runs on the platform."""
-        added = await self.world.service.add_trial(self.id, values or {"x": 0.5})
+        added = await self.world.commands.add_trial(self.id, values or {"x": 0.5})
         runner = RunnerIdentity(experiment_id=self.id, trial_id=added["id"], attempt=1)
         await self.until(lambda: runner.job_name in MemoryPlatform.jobs)
         return runner
@@ -75,7 +75,7 @@ class RunnerWorld:
     async def trial(self, runner: RunnerIdentity | None = None) -> dict[str, Any]:
         """As the API shows it."""
         id_ = (runner or self.runner).trial_id
-        return json.loads(await self.world.service.read(self.id, lambda c: answers.trial(c, id_)))  # type: ignore[no-any-return]
+        return json.loads(await self.world.commands.read(self.id, lambda c: answers.trial(c, id_)))  # type: ignore[no-any-return]
 
     async def ended(self, runner: RunnerIdentity | None = None) -> dict[str, Any]:
         with self.experiment.changes.watch() as changed:
@@ -102,7 +102,7 @@ async def make_runner_world(
     async with make_world(folder, monkeypatch) as world:
         text = json.dumps(config(world.code, world.data, **fields))
         (world.code / "trial.py").write_text("print('hello')\n")
-        id_ = await world.service.create(Submission(spec=experiment_file.load(text, directory=world.code)))
+        id_ = await world.commands.create(Submission(spec=experiment_file.load(text, directory=world.code)))
         reports = Posts(world.supervisor, RunnerTokens(b"secret"), version)
         made = RunnerWorld(world, reports, id_)
         made.runner = await made.add_trial()

@@ -150,7 +150,7 @@ async def test_outbox_name_that_is_not_utf8_is_escaped(world: RunnerWorld) -> No
 
 async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
     await world.register()
-    await world.world.service.kill_trial(world.id, world.runner.trial_id)
+    await world.world.commands.kill_trial(world.id, world.runner.trial_id)
     assert await world.reports.must_stop(world.runner)
     assert (await world.reports.attempt(world.runner)).grace_s == 5.0
     assert await world.reports.started(world.runner, None)
@@ -202,10 +202,10 @@ async def test_posts_to_stopped_and_to_unopened_experiments(world: RunnerWorld) 
     await world.register()
     await world.reports.exited(world.runner, EXIT_0)
     await world.ended()
-    await world.world.service.stop(world.id)
+    await world.world.commands.stop(world.id)
     with pytest.raises(AttemptDecided, match="is stopped"):
         await world.reports.must_stop(world.runner)
-    await world.world.service.resume(world.id)
+    await world.world.commands.resume(world.id)
     world.world.supervisor._open.pop(world.id)  # as a daemon that has just started
     with pytest.raises(StoreUnavailable, match="is not open yet; try again"):
         await world.reports.must_stop(world.runner)

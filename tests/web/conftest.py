@@ -27,7 +27,7 @@ async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
     """Behind the guard, as in the daemon."""
     pages = create_pages(
         PagesContext(
-            service=world.service,
+            commands=world.commands,
             version="1.2.3",
             analysis=world.analysis,
             stopping=world.stopping,

@@ -62,7 +62,7 @@ def section(*hosts: str) -> dict[str, Any]:
 
 def occupy(world: World, experiment_id: str, trial_id: str) -> None:
     """Of hostA: GPU 0 has the trial, 1 is free, 2 is another's, 3 is broken. hostB's cannot be read. One waits."""
-    places = world.service.connections.shared_object(Places)
+    places = world.commands.connections.shared_object(Places)
     first = places.machine(KeeperMachine(name=f"remote:{FIRST}", title="hostA", places=None))
     second = places.machine(KeeperMachine(name=f"remote:{SECOND}", title="hostB", places=None))
     job = ids.job_name(experiment_id, trial_id, 1)

@@ -49,7 +49,7 @@ async def test_the_head_of_every_page_leads_there(visitor: httpx.AsyncClient) ->
 
 async def test_pages_without_a_description_say_where_it_is(world: World) -> None:
     analysis: Analysis = world.analysis
-    pages = create_pages(PagesContext(service=world.service, version="1", analysis=analysis))
+    pages = create_pages(PagesContext(commands=world.commands, version="1", analysis=analysis))
     async with world.calling(create_application(world.context, pages=pages)) as client:
         assert "nni-manager serve" in (await get(client, "/docs", 404)).text
 

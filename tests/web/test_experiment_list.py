@@ -177,7 +177,7 @@ async def test_rows_have_the_buttons_of_their_state(visitor: httpx.AsyncClient, 
     assert answer.headers["Location"] == "/?sort=name"
     answer = await visitor.post("/experiments/closed1/resume", data={"list": "//evil.example"})
     assert answer.headers["Location"] == "/?//evil.example", "never to another site"
-    assert world.service.at_work("closed1") is not None, "a stopped one is opened without a command"
+    assert world.commands.at_work("closed1") is not None, "a stopped one is opened without a command"
 
 
 @pytest.mark.parametrize(

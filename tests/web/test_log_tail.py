@@ -40,7 +40,7 @@ def test_what_names_no_log_is_refused(text: str) -> None:
 async def test_what_grows_is_sent_once(world: World) -> None:
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     stdout.write_bytes("aé".encode()[:2])
-    tail = LogTail(world.service, "seeded", STDOUT)
+    tail = LogTail(world.commands, "seeded", STDOUT)
     (first,) = await look(tail)
     assert (first["offset"], first["end"], first["size"], first["text"]) == (0, 2, 2, "a")
     assert await look(tail) == []
@@ -55,7 +55,7 @@ async def test_what_grows_is_sent_once(world: World) -> None:
 async def test_of_what_is_written_too_fast_the_end_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_page, "TAIL_BYTES", 4)
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
-    tail = LogTail(world.service, "seeded", STDOUT)
+    tail = LogTail(world.commands, "seeded", STDOUT)
     (first,) = await look(tail)
     assert (first["offset"], first["text"]) == (6, "6789")
     stdout.write_text("0123456789abcdefgh")
@@ -65,12 +65,12 @@ async def test_of_what_is_written_too_fast_the_end_is_sent(world: World, monkeyp
 
 async def test_what_is_missing_is_said_once(world: World) -> None:
     folder = (await world.add("seeded")).trials / "good1"
-    tail = LogTail(world.service, "seeded", LogName(0, 1, "trial.log"))
+    tail = LogTail(world.commands, "seeded", LogName(0, 1, "trial.log"))
     (missing,) = await look(tail)
     assert missing["trouble"] == "there is no trial.log yet, or it was removed" and await look(tail) == []
     (folder / "trial.log").write_text("there")
     assert [one["text"] for one in await look(tail)] == ["there"]
-    (unknown,) = await look(LogTail(world.service, "seeded", LogName(99, 1, "stdout")))
+    (unknown,) = await look(LogTail(world.commands, "seeded", LogName(99, 1, "stdout")))
     assert unknown["trouble"] == "there is no trial number 99"
 
 
@@ -100,7 +100,7 @@ async def test_a_log_elsewhere_is_read_on_and_its_copy_here_from_its_own_beginni
         return elsewhere
 
     monkeypatch.setattr(attempt_logs, "find", find)
-    tail = LogTail(world.service, "seeded", STDOUT)
+    tail = LogTail(world.commands, "seeded", STDOUT)
     assert [one["text"] for one in await look(tail)] == ["0123"]
     elsewhere.text = b"01234567"
     assert [(one["offset"], one["text"]) for one in await look(tail)] == [(4, "4567")]
@@ -113,7 +113,7 @@ async def test_a_log_elsewhere_is_read_on_and_its_copy_here_from_its_own_beginni
 async def test_a_reader_is_woken_and_nothing_is_read_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_page, "_HERE_S", 0.0)
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
-    tail, news = LogTail(world.service, "seeded", STDOUT), asyncio.Event()
+    tail, news = LogTail(world.commands, "seeded", STDOUT), asyncio.Event()
     following = asyncio.create_task(tail.follow(news))
     for text in ("0123456789", "0123456789more"):
         stdout.write_text(text)

@@ -43,7 +43,7 @@ def draining(key: str) -> dict[str, str]:
 
 async def test_changes_at_the_same_time_lose_nothing(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, trainingService=gpu_service.section("hostA", "hostB"))
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     experiment.changing = entrance = Entrance()
     asked = [
@@ -91,7 +91,7 @@ async def test_what_is_refused_for_one_experiment_is_done_for_the_others(
         for name in ("one", "two", "three", "four")
     ]
     find_wrong(monkeypatch, ids[1])
-    unreadable = world.service.at_work(ids[2])
+    unreadable = world.commands.at_work(ids[2])
     assert unreadable is not None
     unreadable.folder.private.unlink()
     unreadable.folder.private.mkdir()

@@ -110,7 +110,7 @@ async def test_a_reader_is_offered_nothing_and_refused(world: World) -> None:
     async def never(_: str) -> None:
         raise AssertionError("it was read")
 
-    context = PagesContext(service=world.service, version="1", analysis=world.analysis, read_experiment=never)  # type: ignore[arg-type]
+    context = PagesContext(commands=world.commands, version="1", analysis=world.analysis, read_experiment=never)  # type: ignore[arg-type]
     application = create_application(world.context, token="t" * 20, read_token="r" * 20, pages=create_pages(context))
     async with world.calling(application, headers={"Authorization": f"Bearer {'r' * 20}"}) as reader:
         assert (await reader.get("/new")).status_code == 409
@@ -122,6 +122,6 @@ async def test_a_reader_is_offered_nothing_and_refused(world: World) -> None:
 
 
 async def test_without_a_reader_of_files_the_page_is_not_there(world: World) -> None:
-    context = PagesContext(service=world.service, version="1", analysis=world.analysis)
+    context = PagesContext(commands=world.commands, version="1", analysis=world.analysis)
     async with world.calling(create_application(world.context, pages=create_pages(context))) as visitor:
         assert (await visitor.get("/new")).status_code == 404

@@ -231,7 +231,7 @@ async def test_a_trial_is_killed_by_its_button(visitor: httpx.AsyncClient, world
     trial_id = added.json()["id"]
     page = await get(visitor, f"/experiments/{id_}/trials")
     (kill,) = [one for one in page.values("button", "formaction") if one.endswith(f"{trial_id}/kill")]
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
         assert (await visitor.post(kill)).status_code == 303
@@ -258,7 +258,7 @@ async def test_buttons_explain_what_they_cannot_do(visitor: httpx.AsyncClient, w
 async def test_a_folder_that_another_manager_works_on_is_a_conflict(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     await visitor.post(f"/experiments/{id_}/stop")
-    folder = (await world.service.entry(id_)).folder
+    folder = (await world.commands.entry(id_)).folder
     other = Ownership(folder.lock, "the folder")
     page = await visitor.post(f"/experiments/{id_}/resume")
     other.release()
@@ -271,7 +271,7 @@ async def test_other_sites_cannot_press_buttons_and_links_press_none(visitor: ht
         assert (await visitor.post(f"/experiments/{id_}/stop", headers=headers)).status_code == 403
     own = {"Origin": "http://localhost:8080"}
     assert (await visitor.get(f"/experiments/{id_}/stop")).status_code == 405
-    assert world.service.at_work(id_) is not None
+    assert world.commands.at_work(id_) is not None
     assert (await visitor.post(f"/experiments/{id_}/stop", headers=own)).status_code == 303
 
 
@@ -282,7 +282,7 @@ async def test_pages_below_a_prefix_link_below_it(world: World) -> None:
     from nni_manager.web.pages import PagesContext, create_pages
 
     await world.add("seeded")
-    pages = create_pages(PagesContext(service=world.service, version="1", analysis=world.analysis))
+    pages = create_pages(PagesContext(commands=world.commands, version="1", analysis=world.analysis))
     async with world.calling(Starlette(routes=[Mount("/nni", pages)])) as visitor:
         pages = [
             await get(visitor, f"/nni/experiments/seeded{tab}")
@@ -305,6 +305,6 @@ async def test_refused_button_is_no_server_error(
         raise kind("the local keeper cannot be reached")
 
     await world.add("seeded")
-    monkeypatch.setattr(world.service, "stop", refuse)
+    monkeypatch.setattr(world.commands, "stop", refuse)
     answer = await visitor.post("/experiments/seeded/stop")
     assert answer.status_code == 503 and "the local keeper cannot be reached" in Page(answer.text).text

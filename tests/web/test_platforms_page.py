@@ -118,7 +118,7 @@ async def test_secrets_are_replaced_and_never_shown(visitor: httpx.AsyncClient, 
     assert (await visitor.post(f"/experiments/{first}/credentials", data={name: ""})).status_code == 400
     answer = await visitor.post(f"/experiments/{first}/credentials", data={name: "n3w secret"})
     assert answer.status_code == 303
-    experiment = world.service.at_work(first)
+    experiment = world.commands.at_work(first)
     assert experiment is not None
     kept = await asyncio.to_thread(private.load, experiment.folder.private)
     assert list(kept.secrets.values()) == ["n3w secret"]
@@ -129,7 +129,7 @@ async def test_secrets_are_replaced_and_never_shown(visitor: httpx.AsyncClient, 
 
 async def test_on_an_experiments_own_port_secrets_lead_back_to_the_experiment(world: World) -> None:
     """The page of all services is not there."""
-    pages = create_pages(PagesContext(service=world.service, version="1", analysis=world.analysis))
+    pages = create_pages(PagesContext(commands=world.commands, version="1", analysis=world.analysis))
 
     async def own_port(scope: Scope, receive: Receive, send: Send) -> None:
         await pages({**scope, "state": {**scope.get("state", {}), EXPERIMENT: id_}}, receive, send)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 async def page(world: RunnerWorld, path: str) -> str:
-    pages = create_pages(PagesContext(service=world.world.service, version="1.2.3", analysis=world.world.analysis))
+    pages = create_pages(PagesContext(commands=world.world.commands, version="1.2.3", analysis=world.world.analysis))
     async with world.world.calling(create_application(world.world.context, pages=pages)) as visitor:
         return (await visitor.get(path)).text
 

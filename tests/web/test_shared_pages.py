@@ -58,7 +58,7 @@ async def test_one_page_is_made_for_all_readers(visitor: httpx.AsyncClient, worl
     assert {page.status_code for page in pages} == {200} and counted.made == 1
     await visitor.get(f"/experiments/{id_}?selected=1")
     assert counted.made == 2
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     experiment.changes.note()
     await visitor.get(f"/experiments/{id_}")
@@ -76,7 +76,7 @@ async def test_pages_that_show_more_than_trials_are_shared_too(
     for made in (1, 2):
         pages = await asyncio.gather(*(visitor.get(path.format(id=id_)) for _ in range(20)))
         assert {page.status_code for page in pages} == {200} and counted.made == made
-        experiment = world.service.at_work(id_)
+        experiment = world.commands.at_work(id_)
         assert experiment is not None
         experiment.changes.note()
 
@@ -87,7 +87,7 @@ async def test_the_tab_of_tensorboards_is_shared_until_one_starts_or_ends(
     monkeypatch.setattr(shared_pages, "_FRESH_S", 60)
     id_ = await up(visitor, world)
     for boards in ([], [SimpleNamespace(id="abc123", status="RUNNING")], []):
-        monkeypatch.setattr(world.service.tensorboards, "of", lambda _, boards=boards: boards)
+        monkeypatch.setattr(world.commands.tensorboards, "of", lambda _, boards=boards: boards)
         await asyncio.gather(*(visitor.get(f"/experiments/{id_}/tensorboard") for _ in range(20)))
     assert counted.made == 3, "one for each"
 
@@ -108,12 +108,12 @@ async def test_those_who_ask_while_a_page_is_made_share_the_next(
     asked = [asyncio.ensure_future(visitor.get("/"))]
     await counted.asked.get()
     for _ in range(20):
-        world.service.changes.note()
+        world.commands.changes.note()
         asked.append(asyncio.ensure_future(visitor.get("/")))
         await counted.asked.get()
     counted.may_go_on.set()
     assert [answer.text for answer in await asyncio.gather(*asked)] == ["1", *["2"] * 20]
-    assert counted.made == 2 and world.service.at_work(id_) is not None
+    assert counted.made == 2 and world.commands.at_work(id_) is not None
 
 
 async def test_a_page_is_made_anew_after_a_second(
@@ -142,7 +142,7 @@ async def test_charts_of_many_readers_ask_more_seldom(
     visitor: httpx.AsyncClient, world: World, readers: int, pause_ms: int
 ) -> None:
     id_ = await create(world, visitor)
-    states = States(PagesContext(service=world.service, version="1", analysis=world.analysis))
+    states = States(PagesContext(commands=world.commands, version="1", analysis=world.analysis))
     with contextlib.ExitStack() as stack:
         for _ in range(readers):
             stack.enter_context(states.watch(id_))

@@ -107,7 +107,7 @@ async def test_ticked_trials_are_killed_together(visitor: httpx.AsyncClient, wor
     id_ = await create(world, visitor)
     for value in (1, 2, 3):
         await visitor.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": value}})
-    experiment = world.service.at_work(id_)
+    experiment = world.commands.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
         answer = await visitor.post(f"/experiments/{id_}/kill", data={"tick": ["0", "2"], "back": "trials?sort=number"})

@@ -25,13 +25,13 @@ async def test_started_by_the_form_and_stopped_by_a_button(
     try:
         answer = await visitor.post(PAGE, data={"trials": "0"})
         assert answer.status_code == 303, answer.text
-        (board,) = world.service.tensorboards.of("seeded")
+        (board,) = world.commands.tensorboards.of("seeded")
         text = (await visitor.get(PAGE)).text
         assert f'href="{board.url}"' in text and "None runs" not in text
         assert (await visitor.post(f"{PAGE}/{board.id}/stop")).status_code == 303
         assert "None runs" in (await visitor.get(PAGE)).text
     finally:
-        await world.service.tensorboards.close()
+        await world.commands.tensorboards.close()
 
 
 @pytest.mark.parametrize(("trials", "words"), [("one", "must be numbers"), ("999", "999"), ("0", "not installed")])

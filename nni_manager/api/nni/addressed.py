@@ -31,8 +31,8 @@ def addressed(request: Request) -> tuple[ApiContext, str]:
 
 async def require_known(context: ApiContext, id_: str) -> None:
     """Raises NotFound unless the experiment is known."""
-    if context.service.at_work(id_) is None:
-        await context.service.entry(id_)
+    if context.commands.at_work(id_) is None:
+        await context.commands.entry(id_)
 
 
 def trial_of(request: Request) -> str:
@@ -46,9 +46,9 @@ def trial_of(request: Request) -> str:
 async def require_writable(context: ApiContext, id_: str) -> None:
     """Raises Conflict for an experiment that is open for reading only; `ExperimentCommands` refuses other closed
     ones."""
-    if context.service.at_work(id_) is not None:
+    if context.commands.at_work(id_) is not None:
         return
-    if (await context.service.entry(id_)).status is ExperimentStatus.VIEWED:
+    if (await context.commands.entry(id_)).status is ExperimentStatus.VIEWED:
         raise Conflict(f"experiment {id_} is open in readonly mode; stop that and resume it (`nnictl resume {id_}`)")
 
 

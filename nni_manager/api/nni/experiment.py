@@ -44,13 +44,13 @@ _ENDING = (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED)
 
 async def show(request: Request, context: ApiContext, id_: str) -> Response:
     """The profile; `params` without its secrets."""
-    row = await context.service.read(id_, experiments.load)
-    profile = _profile(row, str((await context.service.folder(id_)).path), context)
+    row = await context.commands.read(id_, experiments.load)
+    profile = _profile(row, str((await context.commands.folder(id_)).path), context)
     return json_text(json.dumps(profile))
 
 
 def _profile(row: StoredExperiment, path: str, context: ApiContext) -> dict[str, Any]:
-    exec_ms = overview.exec_ms(row, context.service.live(row.id), context.clock())
+    exec_ms = overview.exec_ms(row, context.commands.live(row.id), context.clock())
     profile = {
         "params": mask(json.loads(row.config)),
         "id": row.id,
@@ -67,9 +67,9 @@ async def start(request: Request, context: ApiContext, id_: str) -> Response:
     """The id of the experiment, which runs since it was made; NNI's launchers send this request."""
     await require_writable(context, id_)
     given = await read_json(request) if await request.body() else {}
-    row = await context.service.read(id_, experiments.load)
+    row = await context.commands.read(id_, experiments.load)
     _require_own(row, given)
-    if context.service.at_work(id_) is None:
+    if context.commands.at_work(id_) is None:
         raise Conflict(f"experiment {id_} is stopped; `nnictl resume {id_}` opens it")
     return JSONResponse({"experiment_id": id_})
 
@@ -93,7 +93,7 @@ async def change(request: Request, context: ApiContext, id_: str) -> Response:
     if kind not in _FIELDS:
         raise InvalidInput(f"update_type: must be one of {', '.join(_FIELDS)}")
     name = _FIELDS[kind]
-    await context.service.change(id_, {name: _field(await read_json(request), name)})
+    await context.commands.change(id_, {name: _field(await read_json(request), name)})
     return nothing()
 
 
@@ -107,8 +107,8 @@ def _field(profile: object, name: str) -> object:
 
 async def stop(request: Request, context: ApiContext, id_: str) -> Response:
     """Answers as soon as the stop is stored; then the experiment is stopped, and its endpoint closes."""
-    experiment = context.service.at_work(id_)
-    stopping = asyncio.create_task(context.service.stop(id_), name=f"stop {id_}")
+    experiment = context.commands.at_work(id_)
+    stopping = asyncio.create_task(context.commands.stop(id_), name=f"stop {id_}")
     _stops.add(stopping)
     stopping.add_done_callback(_over)
     if experiment is not None:
@@ -139,7 +139,7 @@ _stops: set[asyncio.Task[None]] = set()
 async def import_data(request: Request, context: ApiContext, id_: str) -> Response:
     """Results from elsewhere, for the tuner."""
     await require_writable(context, id_)
-    await context.service.import_data(id_, _results(await read_json(request)))
+    await context.commands.import_data(id_, _results(await read_json(request)))
     return nothing()
 
 
@@ -158,10 +158,10 @@ def _result(number: int, entry: object) -> dict[str, Any]:
 
 async def imported_data(request: Request, context: ApiContext, id_: str) -> Response:
     """The JSON text of each import."""
-    return listed(await context.service.read(id_, nni_answers.imports))
+    return listed(await context.commands.read(id_, nni_answers.imports))
 
 
 async def set_cluster_metadata(request: Request, context: ApiContext, id_: str) -> Response:
     """Accepts the platform from NNI's oldest clients and ignores it: the config has it."""
-    await context.service.entry(id_)
+    await context.commands.entry(id_)
     return nothing()

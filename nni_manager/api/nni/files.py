@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
 async def trial_file(request: Request, context: ApiContext, id_: str) -> Response:
     """A file of a trial's current attempt; as bytes, except its three text files."""
     name, trial_id = _plain(request), trial_of(request)
-    attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
+    attempt = await context.commands.read(id_, lambda c: answers.attempt_number(c, trial_id))
     if name in LOG_FILES:
         return await _text(context, id_, trial_id, attempt, name)
     response = await logs.attempt_file(context, id_, trial_id, attempt, name, 0, None)
@@ -39,7 +39,7 @@ async def trial_file(request: Request, context: ApiContext, id_: str) -> Respons
 
 async def _text(context: ApiContext, id_: str, trial_id: str, attempt: int, name: str) -> Response:
     """The text of a trial's file, or that it is empty: NNI's page links all three files of every trial."""
-    trials = (await context.service.entry(id_)).folder.trials
+    trials = (await context.commands.entry(id_)).folder.trials
     path = f"{attempt_directory(trial_id, attempt)}/{name}"
     is_there = await asyncio.to_thread(os.path.lexists, trials / path)
     try:
@@ -58,7 +58,7 @@ def _empty(name: str) -> Response:
 async def log_file(request: Request) -> Response:
     """A file of the experiment's `log` folder."""
     context, id_ = addressed(request)
-    return await file_response((await context.service.folder(id_)).log, _plain(request), 0, None)
+    return await file_response((await context.commands.folder(id_)).log, _plain(request), 0, None)
 
 
 def _plain(request: Request) -> str:
@@ -75,7 +75,7 @@ async def start_tensorboard(request: Request, context: ApiContext, id_: str) -> 
     ids = [word.strip() for word in words.split(",")] if isinstance(words, str) else []
     if not ids or not all(map(TRIAL_ID.fullmatch, ids)):
         raise InvalidInput("trials: must be the ids of trials, joined by commas")
-    return JSONResponse(_task(await context.service.tensorboards.start(id_, ids)))
+    return JSONResponse(_task(await context.commands.tensorboards.start(id_, ids)))
 
 
 async def show_tensorboard(request: Request, context: ApiContext, id_: str) -> Response:
@@ -84,24 +84,24 @@ async def show_tensorboard(request: Request, context: ApiContext, id_: str) -> R
 
 
 async def list_tensorboards(request: Request, context: ApiContext, id_: str) -> Response:
-    return JSONResponse([_task(board) for board in context.service.tensorboards.of(id_)])
+    return JSONResponse([_task(board) for board in context.commands.tensorboards.of(id_)])
 
 
 async def stop_tensorboard(request: Request, context: ApiContext, id_: str) -> Response:
     """The task as it is when it has ended."""
     board = _board(request, context, id_)
-    await context.service.tensorboards.stop(board)
+    await context.commands.tensorboards.stop(board)
     return JSONResponse(_task(board))
 
 
 async def stop_tensorboards(request: Request, context: ApiContext, id_: str) -> Response:
-    await context.service.tensorboards.stop_all(id_)
+    await context.commands.tensorboards.stop_all(id_)
     return nothing()
 
 
 def _board(request: Request, context: ApiContext, id_: str) -> Board:
     """Raises NotFound."""
-    return context.service.tensorboards.get(id_, str(request.path_params["id"]))
+    return context.commands.tensorboards.get(id_, str(request.path_params["id"]))
 
 
 def _task(board: Board) -> dict[str, Any]:

@@ -33,16 +33,16 @@ _AGAIN_S = 2.0
 class PlaceholderProcesses:
     """The processes of all experiments, each started on first use. One object per daemon."""
 
-    def __init__(self, service: ExperimentCommands, stopping: asyncio.Event) -> None:
+    def __init__(self, commands: ExperimentCommands, stopping: asyncio.Event) -> None:
         """`stopping`: set when the daemon ends, which does not stop experiments."""
-        self._service = service
+        self._commands = commands
         self._stopping = stopping
         self._processes: dict[str, Process] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         #: Called when a published process is gone although its experiment may be open.
         self.on_loss: Callable[[], None] = lambda: None
-        service.on_closed(self._end)
+        commands.on_closed(self._end)
 
     async def pid(self, id_: str) -> int | None:
         """The id of a process that lives while the experiment is open; None: it is closed, or no process can be
@@ -63,14 +63,14 @@ class PlaceholderProcesses:
         await ended(*self._watches)
 
     async def _begin(self, id_: str) -> Process | None:
-        process = await _start() if self._service.is_open(id_) else None
+        process = await _start() if self._commands.is_open(id_) else None
         if process is None:
             return None
         self._processes[id_] = process
         watch = asyncio.create_task(self._watch(id_, process), name=f"placeholder process of {id_}")
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
-        if not self._service.is_open(id_):  # closed meanwhile
+        if not self._commands.is_open(id_):  # closed meanwhile
             self._end(id_)
         return process
 
@@ -93,7 +93,7 @@ class PlaceholderProcesses:
     async def _stop(self, id_: str) -> None:
         log.info("experiment %s is stopped: its process was terminated", id_, extra={"action": "stop"})
         try:
-            await self._service.stop(id_)
+            await self._commands.stop(id_)
         except NniManagerError as error:
             log.error("experiment %s was not stopped: %s", id_, error)
 

@@ -53,7 +53,7 @@ class StatusAnswers:
         if scope["path"] != _PATH or scope["method"] != "GET":
             return False
         id_ = experiment_of(scope)
-        read = self._context.service.readable_at_once(id_)
+        read = self._context.commands.readable_at_once(id_)
         kept = self._kept.get(read) if read is not None else None
         if read is None or kept is None or kept.state != self._state(id_, read):
             return False
@@ -63,11 +63,11 @@ class StatusAnswers:
 
     async def show(self, _: Request, context: ApiContext, id_: str) -> Response:
         """The status of the experiment: ``{"status", "errors"}``."""
-        experiment = context.service.at_work(id_)
+        experiment = context.commands.at_work(id_)
         if experiment is None:
             return await self._show_closed(id_)
         state = self._state(id_, experiment)
-        response = _response(await experiment.database.read(experiments.load), self._context.service.live(id_))
+        response = _response(await experiment.database.read(experiments.load), self._context.commands.live(id_))
         return self._keep(experiment, state, response)
 
     def _keep(self, read: Readable, state: _State, response: Response) -> Response:
@@ -77,13 +77,13 @@ class StatusAnswers:
     def _state(self, id_: str, read: Readable) -> _State:
         """The state of an answer. A closed experiment's files are watched by the reader, so only its index entry counts
         here."""
-        service = self._context.service
+        service = self._context.commands
         if isinstance(read, OpenExperiment):
             return read.changes.count, service.problem(id_)
         return service.known_entry(id_), service.problem(id_)
 
     async def _show_closed(self, id_: str) -> Response:
-        service = self._context.service
+        service = self._context.commands
         entry, live = await service.entry(id_), service.live(id_)
         if entry.is_open and not (entry.status.is_closed or live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
@@ -104,12 +104,12 @@ def _response(row: StoredExperiment, live: Live, status: ExperimentStatus | None
 
 async def show_metadata(request: Request, context: ApiContext, id_: str) -> Response:
     """The entry of the experiment, in the form of NNI's list of experiments."""
-    return JSONResponse(await _described(context, await context.service.entry(id_), id_))
+    return JSONResponse(await _described(context, await context.commands.entry(id_), id_))
 
 
 async def list_metadata(request: Request, context: ApiContext, id_: str) -> Response:
     """The experiments of this daemon, oldest first."""
-    entries = await context.service.entries()
+    entries = await context.commands.entries()
     return JSONResponse([await _described(context, entry, id_) for entry in entries])
 
 
@@ -117,5 +117,5 @@ async def _described(context: ApiContext, entry: Entry, asked: str) -> dict[str,
     """An entry of the list. Only the requested experiment has a process id, as clients do not use others."""
     pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
     ports = (urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service")
-    described = nni_registry.describe(entry, service_port=next(ports, None), url=context.service.endpoint_url)
+    described = nni_registry.describe(entry, service_port=next(ports, None), url=context.commands.endpoint_url)
     return described if pid is None else {**described, "pid": pid}

@@ -55,19 +55,19 @@ class TrialAnswers:
         """The trials by sequence id; ``?status=``: only those with this status."""
         status = request.query_params.get("status")
         if status is not None:
-            directory = str((await context.service.folder(id_)).trials)
+            directory = str((await context.commands.folder(id_)).trials)
             wanted = status if status in list(TrialStatus) else "-"
-            return listed(await context.service.read(id_, lambda c: nni_answers.trials(c, directory, status=wanted)))
-        return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
+            return listed(await context.commands.read(id_, lambda c: nni_answers.trials(c, directory, status=wanted)))
+        return ListResponse(await context.commands.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def show(self, request: Request, context: ApiContext, id_: str) -> Response:
         """One trial, by its id."""
-        directory, trial_id = str((await context.service.folder(id_)).trials), request.path_params["id"]
-        return json_text(await context.service.read(id_, lambda c: nni_answers.trial(c, directory, trial_id)))
+        directory, trial_id = str((await context.commands.folder(id_)).trials), request.path_params["id"]
+        return json_text(await context.commands.read(id_, lambda c: nni_answers.trial(c, directory, trial_id)))
 
     async def statistics(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The number of trials of each status that occurs."""
-        return listed(await context.service.read(id_, nni_answers.statistics))
+        return listed(await context.commands.read(id_, nni_answers.statistics))
 
     async def add(self, request: Request, context: ApiContext, id_: str) -> Response:
         """Adds a trial; its parameters are the whole body."""
@@ -75,15 +75,15 @@ class TrialAnswers:
         parameters = await read_json(request)
         if not isinstance(parameters, dict):
             raise InvalidInput("the body must be the parameters: a JSON object of names and values")
-        added = await context.service.add_trial(id_, parameters)
+        added = await context.commands.add_trial(id_, parameters)
         return JSONResponse({"sequenceId": added["sequenceId"]})
 
     async def kill(self, request: Request, context: ApiContext, id_: str) -> Response:
         """Answers when it has ended, or its grace period is over."""
         await require_writable(context, id_)
         trial_id = trial_of(request)
-        await context.service.kill_trial(id_, trial_id)
-        experiment = context.service.at_work(id_)
+        await context.commands.kill_trial(id_, trial_id)
+        experiment = context.commands.at_work(id_)
         if experiment is not None:
             await _wait_for_end(experiment, trial_id)
         return nothing()
@@ -119,7 +119,7 @@ class MetricAnswers:
         """The metrics in the order of arrival; ``?type=``: only those of this type."""
         if "type" in request.query_params:
             return await _cut(request, context, id_, trial_id="")
-        return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
+        return ListResponse(await context.commands.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def of_trial(self, request: Request, context: ApiContext, id_: str) -> Response:
         """The metrics of a trial; an unknown trial has none."""
@@ -131,20 +131,20 @@ class MetricAnswers:
         if not all(map(_NUMBER.fullmatch, bounds)):
             return listed(b"")
         first, last = (max(-_MOST, min(int(bound), _MOST)) for bound in bounds)
-        return listed(await context.service.read(id_, lambda c: nni_answers.metrics_of_range(c, first, last)))
+        return listed(await context.commands.read(id_, lambda c: nni_answers.metrics_of_range(c, first, last)))
 
     async def latest(self, request: Request, context: ApiContext, id_: str) -> Response:
         """All final metrics, and the last intermediate one of each trial."""
-        return listed(await context.service.read(id_, nni_answers.latest_metrics))
+        return listed(await context.commands.read(id_, nni_answers.latest_metrics))
 
     async def export(self, request: Request, context: ApiContext, id_: str) -> Response:
         """Trials that succeeded, each with its parameters and final result."""
-        return listed(await context.service.read(id_, nni_answers.export))
+        return listed(await context.commands.read(id_, nni_answers.export))
 
 
 async def _cut(request: Request, context: ApiContext, id_: str, *, trial_id: str) -> Response:
     type_ = request.query_params.get("type", "")
-    return listed(await context.service.read(id_, lambda c: nni_answers.metrics(c, trial_id=trial_id, type=type_)))
+    return listed(await context.commands.read(id_, lambda c: nni_answers.metrics(c, trial_id=trial_id, type=type_)))
 
 
 #: Most cached bytes of one list of an open experiment.

@@ -134,7 +134,7 @@ def serve(
             settings["read_token"] = read_token(read_token_file, "--read-token-file")
             code = _serve(
                 settings,
-                service=not (no_listen or auto),
+                listen=not (no_listen or auto),
                 trials=not no_listen,
                 auto=auto,
                 ready_fd=ready_fd,

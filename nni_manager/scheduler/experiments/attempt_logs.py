@@ -73,16 +73,16 @@ class AttemptFiles:
 _CHECKPOINT = f"{protocol.CHECKPOINT_FOLDER}/"
 
 
-async def files(service: ExperimentCommands, id: str, trial_id: str, attempt: int) -> AttemptFiles:
+async def files(commands: ExperimentCommands, id: str, trial_id: str, attempt: int) -> AttemptFiles:
     """The names of all files that `find` finds; none begins with a dot."""
-    trials = str((await service.entry(id)).folder.trials)
+    trials = str((await commands.entry(id)).folder.trials)
     name = attempt_directory(trial_id, attempt)
     own, kept = await asyncio.to_thread(
         lambda: (_listed(trials, name, ""), _listed(trials, checkpoint_directory_of(name), _CHECKPOINT))
     )
     here = tuple(dict.fromkeys([*own, *kept]))
     try:
-        of_job = await _of_job(service, id, trial_id, attempt, forgotten=True)
+        of_job = await _of_job(commands, id, trial_id, attempt, forgotten=True)
         there = () if of_job is None else await of_job[1].list_files(of_job[0])
     except (NotFound, PlatformUnavailable) as error:
         return AttemptFiles(here, why=str(error))
@@ -94,14 +94,14 @@ def _listed(trials: str, folder: str, prefix: str) -> list[str]:
 
 
 async def find(
-    service: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str, *, forgotten: bool = False
+    commands: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str, *, forgotten: bool = False
 ) -> LogFile:
     """A file of an attempt; one that is not on this machine is looked for at the service of a job that it has, or with
     `forgotten` had.
 
     Raises NotFound, naming the file, where it is in neither place.
     """
-    trials, folder = (await service.entry(id)).folder.trials, attempt_directory(trial_id, attempt)
+    trials, folder = (await commands.entry(id)).folder.trials, attempt_directory(trial_id, attempt)
     places = [f"{folder}/{name}"]
     if name.startswith(_CHECKPOINT):
         places.append(f"{checkpoint_directory_of(folder)}/{name.removeprefix(_CHECKPOINT)}")
@@ -110,17 +110,17 @@ async def find(
         with suppress(NotFound):
             await found.size()
             return found
-    of_job = await _of_job(service, id, trial_id, attempt, forgotten=forgotten)
+    of_job = await _of_job(commands, id, trial_id, attempt, forgotten=forgotten)
     if of_job is None:
         raise NotFound(f"there is no {name} yet, or it was removed")
     return _at_service(*of_job, name)
 
 
 async def _of_job(
-    service: ExperimentCommands, id: str, trial_id: str, attempt: int, *, forgotten: bool
+    commands: ExperimentCommands, id: str, trial_id: str, attempt: int, *, forgotten: bool
 ) -> tuple[JobHandle, TrainingService] | None:
     """The job and its training service, where that reads files; None: unknown."""
-    experiment = service.at_work(id)
+    experiment = commands.at_work(id)
     if experiment is None:
         return None
     found = await experiment.database.read(lambda c: jobs.handle(c, trial_id, attempt, forgotten=forgotten))

@@ -53,7 +53,7 @@ async def _list(request: Request) -> Response:
 async def _stream(request: Request) -> Response:
     """The news that something has changed; the page fetches what it shows. Ends when the daemon ends."""
     context = context_of(request)
-    return EventStream(_News(context.service.changes), context.stopping)
+    return EventStream(_News(context.commands.changes), context.stopping)
 
 
 class _News:
@@ -140,7 +140,7 @@ class ListedPage:
 
 async def read(context: PagesContext, query: ListQuery) -> ListedPage:
     """The page of the list that a query asks for. Raises StoreError when the index cannot be read."""
-    entries = await context.service.entries()
+    entries = await context.commands.entries()
     context.results.keep_only({entry.id for entry in entries})
     matching = [entry for entry in entries if _matches(entry, query)]
     rows = await _page_of(context, matching, query)
@@ -164,7 +164,7 @@ async def _page_of(context: PagesContext, entries: list[Entry], query: ListQuery
     else:
         value, sign = _BY_ROW[query.sort], -1 if query.is_reversed else 1
         rows = sorted(await _rows(context, entries), key=lambda row: _last_without(value(row), sign))[shown]
-    told = [(row, context.service.live(row.entry.id)) for row in rows]
+    told = [(row, context.commands.live(row.entry.id)) for row in rows]
     return await asyncio.to_thread(  # it looks for folders
         lambda: [row if row.at_work else _with_problems(row, live, context.data_directory) for row, live in told]
     )
@@ -211,7 +211,7 @@ def _platforms(entry: Entry) -> list[str]:
 
 async def _rows(context: PagesContext, entries: Sequence[Entry]) -> list[ListedExperiment]:
     """Rows in the order of the entries: of closed experiments from the index alone."""
-    is_open = [context.service.at_work(entry.id) is not None for entry in entries]
+    is_open = [context.commands.at_work(entry.id) is not None for entry in entries]
     chosen = list(zip(entries, is_open, strict=True))
     closed = await asyncio.to_thread(lambda: [_closed_one(context.results, one) for one, open in chosen if not open])
     opened = await asyncio.gather(*(_open_one(context, one) for one, open in chosen if open))
@@ -248,7 +248,7 @@ def _missing(entry: Entry, directory: Path | None) -> tuple[str, ...]:
 
 async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
     """A row of an open experiment; of one that cannot be read, with the reason."""
-    live, now_ms = context.service.live(entry.id), context.clock()
+    live, now_ms = context.commands.live(entry.id), context.clock()
 
     def read(connection: Connection) -> ListedExperiment:
         found = overview.load(connection, live, now_ms)
@@ -264,7 +264,7 @@ async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
         )
 
     try:
-        return await context.service.read(entry.id, read)
+        return await context.commands.read(entry.id, read)
     except NniManagerError as error:
         return ListedExperiment(entry=entry, status=entry.status, at_work=True, errors=(str(error),))
 

@@ -64,7 +64,7 @@ async def _compare(request: Request) -> Response:
     selected = PageQuery.parse(given).query.selected[:_MOST_COMPARED]
     everything = request.query_params.get("all") == "1"
     context, id_ = context_of(request), experiment_id(request)
-    found = await context.service.read(id_, lambda c: trial_reads.of_numbers(c, selected))
+    found = await context.commands.read(id_, lambda c: trial_reads.of_numbers(c, selected))
     table = trial_table.compare(found, context.clock(), everything=everything)
     selection = ",".join(map(str, selected))
     return await render_tab(request, "compare.html", tab="trials", table=table, selection=selection)
@@ -76,9 +76,9 @@ async def _kill(request: Request) -> Response:
     query = PageQuery.parse([("selected", text) for text in form.get("tick", [])])
     if not query.query.selected:
         raise InvalidInput("no trial is ticked; tick those that are to be killed, then press again")
-    found = await context.service.read(id_, lambda c: trial_reads.of_numbers(c, query.query.selected))
+    found = await context.commands.read(id_, lambda c: trial_reads.of_numbers(c, query.query.selected))
     for trial in found:
-        await context.service.kill_trial(id_, trial["id"])
+        await context.commands.kill_trial(id_, trial["id"])
     return await back(request)
 
 
@@ -88,7 +88,7 @@ async def _file(request: Request) -> Response:
     query = PageQuery.parse(request.query_params.multi_items()).query
 
     async def curves(ids: list[str]) -> Mapping[str, list[Any]]:
-        return await context_of(request).service.read(experiment_id(request), lambda c: answers.curves(c, ids))
+        return await context_of(request).commands.read(experiment_id(request), lambda c: answers.curves(c, ids))
 
     with_curves = request.query_params.get("curves") == "1"
     return await _exported(form, experiment_id(request), query, partial(ask, request), curves if with_curves else None)

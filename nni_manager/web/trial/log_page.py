@@ -56,7 +56,7 @@ async def opened(request: Request, trial: ShownTrial) -> OpenedLog:
 
 
 async def _end(request: Request, trial: ShownTrial, log: LogName) -> tuple[str, str]:
-    service, id_ = context_of(request).service, experiment_id(request)
+    service, id_ = context_of(request).commands, experiment_id(request)
     try:
         file = await attempt_logs.find(service, id_, trial.row["id"], log.attempt, log.name)
         size = await file.size()
@@ -95,8 +95,8 @@ class LogName:
 class LogTail:
     """One reader's place in a log. It is looked for anew each time: when a job has ended its log moves here."""
 
-    def __init__(self, service: ExperimentCommands, id: str, log: LogName) -> None:
-        self._service = service
+    def __init__(self, commands: ExperimentCommands, id: str, log: LogName) -> None:
+        self._commands = commands
         self._id = id
         self._log = log
         self._trial_id = ""
@@ -149,8 +149,8 @@ class LogTail:
     async def _find(self) -> LogFile:
         if not self._trial_id:
             number = self._log.trial
-            self._trial_id = await self._service.read(self._id, lambda c: trial_reads.id_of(c, number))
-        file = await attempt_logs.find(self._service, self._id, self._trial_id, self._log.attempt, self._log.name)
+            self._trial_id = await self._commands.read(self._id, lambda c: trial_reads.id_of(c, number))
+        file = await attempt_logs.find(self._commands, self._id, self._trial_id, self._log.attempt, self._log.name)
         if file.is_here and not self._was_here:
             self._offset = None  # what was kept of it here may begin later
         self._was_here = file.is_here

@@ -125,7 +125,7 @@ class ShownTrial:
         return tuple(replace(now, after=duration(now.ms - then.ms) if now.ms > then.ms else "") for then, now in pairs)
 
 
-async def shown(service: ExperimentCommands, id: str, trial: str, place: Json, now_ms: int) -> ShownTrial:
+async def shown(commands: ExperimentCommands, id: str, trial: str, place: Json, now_ms: int) -> ShownTrial:
     """A trial by number or id, with the files of its latest attempt. `place`: the answer to ``trial``; empty: there is
     none. Raises NotFound, StoreError."""
 
@@ -135,8 +135,8 @@ async def shown(service: ExperimentCommands, id: str, trial: str, place: Json, n
         around = trial_reads.neighbours(connection, row["sequenceId"])
         return row, around, repeats, trial_reads.repetitions(connection, row["id"])
 
-    row, (previous, following), repeats, repeated_by = await service.read(id, read)
-    folder = (await service.entry(id)).folder.trials
+    row, (previous, following), repeats, repeated_by = await commands.read(id, read)
+    folder = (await commands.entry(id)).folder.trials
     return ShownTrial(
         row=row,
         parameters=tuple(_parameters(row["parameters"], place.get("percentiles") or {})),

@@ -47,8 +47,8 @@ async def _page(request: Request) -> Response:
 
 async def _file(request: Request) -> Response:
     context, id_ = context_of(request), experiment_id(request)
-    trial_id = await context.service.read(id_, lambda c: shown_trial.trial_id(c, request.path_params["trial"]))
-    trials = (await context.service.entry(id_)).folder.trials
+    trial_id = await context.commands.read(id_, lambda c: shown_trial.trial_id(c, request.path_params["trial"]))
+    trials = (await context.commands.entry(id_)).folder.trials
     attempt = request.path_params["attempt"]
     if not (attempt.isascii() and attempt.isdecimal() and len(attempt) < 10):
         raise NotFound(f"there is no attempt {attempt!r}")
@@ -78,7 +78,7 @@ async def _sent(request: Request) -> Response:
 
 
 async def _run(request: Request, parameters: object, repeats: str) -> Response:
-    added = await context_of(request).service.add_trial(experiment_id(request), parameters, repeats)
+    added = await context_of(request).commands.add_trial(experiment_id(request), parameters, repeats)
     return to_experiment(request, f"/trials/{added['sequenceId']}")
 
 
@@ -94,7 +94,7 @@ async def _render_form(
 async def _shown(request: Request) -> ShownTrial:
     context, id_, trial = context_of(request), experiment_id(request), request.path_params["trial"]
     place = await _place(request, (await _row(request, trial))["sequenceId"])
-    return await shown_trial.shown(context.service, id_, trial, place, context.clock())
+    return await shown_trial.shown(context.commands, id_, trial, place, context.clock())
 
 
 async def _place(request: Request, number: int) -> dict[str, Any]:
@@ -108,7 +108,7 @@ async def _place(request: Request, number: int) -> dict[str, Any]:
 
 async def _row(request: Request, trial: str) -> dict[str, Any]:
     """The trial as the API answers it. Raises NotFound."""
-    read = await context_of(request).service.read(
+    read = await context_of(request).commands.read(
         experiment_id(request), lambda c: answers.trial(c, shown_trial.trial_id(c, trial))
     )
     return dict(json.loads(read))
@@ -145,7 +145,7 @@ async def _failures(request: Request) -> Response:
 async def with_examples(context: PagesContext, id: str, groups: Sequence[Mapping[str, Any]]) -> list[Failure]:
     """The groups of an answer to ``failures``, each with what its example wrote last."""
     examples = [group["example"] for group in groups]
-    tails = await context.service.read(id, lambda c: [_stderr(c, example) for example in examples])
+    tails = await context.commands.read(id, lambda c: [_stderr(c, example) for example in examples])
     return [Failure(group=group, stderr=stderr) for group, stderr in zip(groups, tails, strict=True)]
 
 
