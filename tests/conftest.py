@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -19,10 +18,6 @@ from tests import bare_python, left_children, left_log_handlers, shared_certific
 from tests.fork_server import session
 from tests.order import Order
 from tests.workers import plugin as workers
-
-# As in the tuner's process: several threads for small matrices wait for each other, the more so beside other tests.
-for _library in ("OMP", "OPENBLAS", "MKL"):
-    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 bare_python.make()
 shared_certificates.share()
