@@ -44,6 +44,13 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
     return folder / path.name
 
 
+def refuse_newer(path: Path, kind: str) -> None:
+    """Raises SchemaRefused for a database of a newer version; quiet for every other file. Reads the header only."""
+    version, application_id = _header(path)
+    if application_id == _APPLICATION_ID:
+        _require_known(path, version, len(_steps(kind)))
+
+
 def require_ours(connection: sqlite3.Connection, path: Path) -> None:
     """Raises SchemaRefused for a database from before the first release; quiet for one without any schema."""
     if _pragma(connection, "user_version"):
@@ -54,10 +61,7 @@ def _migrate(path: Path, kind: str) -> None:
     with closing(connect(path)) as connection:
         require_ours(connection, path)
         newest, version = len(_steps(kind)), _pragma(connection, "user_version")
-        if version > newest:
-            raise SchemaRefused(
-                f"{path} has schema {version}, this version knows {newest}: use the version that wrote it"
-            )
+        _require_known(path, version, newest)
         if 0 < version < newest:
             _back_up(connection, path.with_name(f"{path.name}.v{version}.bak"))
         lay_out(connection, kind)
@@ -79,6 +83,11 @@ def _require_mark(path: Path, application_id: int) -> None:
         )
 
 
+def _require_known(path: Path, version: int, newest: int) -> None:
+    if version > newest:
+        raise SchemaRefused(f"{path} has schema {version}, this version knows {newest}: use the version that wrote it")
+
+
 def _steps(kind: str) -> list[str]:
     folder = resources.files("nni_manager.store.migrations") / kind
     names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}_\w+\.sql", entry.name))
@@ -86,19 +95,22 @@ def _steps(kind: str) -> list[str]:
 
 
 def _version_in_file(path: Path) -> int:
-    """The schema in a file's header, read without SQLite, which would leave files beside it; 0: none, or unreadable.
+    """The schema; 0: none, or unreadable. Raises SchemaRefused."""
+    version, application_id = _header(path)
+    if version:
+        _require_mark(path, application_id)
+    return version
 
-    Raises SchemaRefused.
-    """
+
+def _header(path: Path) -> tuple[int, int]:
+    """`user_version` and `application_id`, read without SQLite, which would leave files beside the database; 0: none,
+    or unreadable."""
     try:
         with path.open("rb") as file:
             header = file.read(_APPLICATION_AT + 4)
     except OSError:
-        return 0
-    version = int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4], "big")
-    if version:
-        _require_mark(path, int.from_bytes(header[_APPLICATION_AT:], "big"))
-    return version
+        return 0, 0
+    return int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4], "big"), int.from_bytes(header[_APPLICATION_AT:], "big")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -9,6 +9,7 @@ import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from typing import TypeVar
 
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import is_reference
@@ -32,6 +33,8 @@ from nni_manager.store.private import Kept
 from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds before a loop is restarted after an internal error; the last one repeats.
 _RESTART_WAITS_S = (0.2, 1.0, 5.0, 30.0)
@@ -104,6 +107,16 @@ class OpenExperiment:
         for service in self.loop.services.values():
             service.try_again()
         self.loop.wake()
+
+    async def command(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs a command's write; refused, not queued, while the database cannot be written."""
+        try:
+            done = await self.database.try_write(function)
+        except StoreCorrupt as error:
+            self.loop.inbox.give_up(error)
+            raise
+        self.changes.note()
+        return done
 
     @property
     def variables(self) -> int | None:
