@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 
@@ -55,3 +56,31 @@ async def test_stop_of_an_experiment_with_a_newer_schema_is_refused(
     assert ended == ["broken"], "the others are stopped"
     assert ((await world.service.entry("newer")).is_open, world.service.is_open("newer")) == (True, True)
     assert (await world.service.entry("broken")).status is ExperimentStatus.STOPPED
+
+
+async def test_stop_of_an_experiment_whose_loop_fails_tells_the_fault(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, ended: list[str]
+) -> None:
+    folder = await world.add("faulty")
+    await api.post(f"{EXPERIMENTS}/faulty/resume")
+    loop = world.supervisor.find("faulty").loop
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "turn", _fail)
+        async with asyncio.timeout(10):
+            answer = await api.post(f"{EXPERIMENTS}/faulty/stop")
+        assert (answer.status_code, ended) == (500, ["faulty"])
+        assert "is still being stopped" in answer.text and "KeyError" in answer.text
+        assert stored(folder).status is ExperimentStatus.STOPPING
+        refused = [await api.post(f"{EXPERIMENTS}/faulty/resume"), await api.delete(f"{EXPERIMENTS}/faulty")]
+        assert [answer.status_code for answer in refused] == [409] * 2
+        assert ["is being stopped" in answer.text for answer in refused] == [True] * 2
+    await api.post(f"{EXPERIMENTS}/faulty/resume")  # tries again at once
+    async with asyncio.timeout(10):
+        await loop.closed.wait()
+        await world.supervisor.closed("faulty")
+    assert (await api.post(f"{EXPERIMENTS}/faulty/resume")).status_code == 200
+    assert stored(folder).status is ExperimentStatus.RUNNING
+
+
+async def _fail() -> None:
+    raise KeyError("phase")

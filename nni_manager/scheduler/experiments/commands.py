@@ -160,7 +160,8 @@ class ExperimentCommands:
         """
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
-            if self._supervisor.get(id) is not None:
+            if (experiment := self._supervisor.get(id)) is not None:
+                await experiment.require_not_stopping("delete")
                 state = "open, though DONE" if entry.status is ExperimentStatus.DONE else "at work"
                 raise Conflict(f"experiment {id} is {state}; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)

@@ -8,13 +8,21 @@ import logging
 import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TypeVar
 
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import is_reference
-from nni_manager.domain.errors import InvalidInput, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec, PlatformSpec, StoredExperiment
+from nni_manager.domain.errors import Conflict, InvalidInput, StoreCorrupt
+from nni_manager.domain.experiment import (
+    ExperimentSpec,
+    ExperimentStatus,
+    Hold,
+    HoldCode,
+    LiveSpec,
+    PlatformSpec,
+    StoredExperiment,
+)
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiment_log import ExperimentLog
@@ -60,6 +68,9 @@ class OpenExperiment:
         self.changes = build.changes
         #: Serialises commands that change the config.
         self.changing = asyncio.Lock()
+        #: The fault of a loop that waits to be started again; empty: it runs.
+        self.fault = ""
+        self._failed, self._restart = asyncio.Event(), asyncio.Event()
         self._held = held
         self._environment = environment
         self._apply_kept(kept)
@@ -106,7 +117,30 @@ class OpenExperiment:
         """Retries all services at once, as the user fixed something."""
         for service in self.loop.services.values():
             service.try_again()
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Starts the next turn at once, also of a loop that waits after a fault."""
+        self.fault = ""
+        self._failed.clear()
+        self._restart.set()
         self.loop.wake()
+
+    async def failed_or(self, task: asyncio.Task[None]) -> None:
+        """Waits until the loop has failed, or the task has ended."""
+        failed = asyncio.create_task(self._failed.wait())
+        try:
+            await asyncio.wait({task, failed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failed.cancel()
+
+    async def require_not_stopping(self, verb: str) -> None:
+        """Raises Conflict while it is being stopped, and starts a loop that failed again. `verb`: what is asked."""
+        status = (await self.database.read(experiments.load)).status
+        if status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):  # its services may still be closing
+            trouble = f"; {self.fault}" if self.fault else ""
+            self.start_again()
+            raise Conflict(f"experiment {self.id} is being stopped; {verb} it when it is{trouble}")
 
     async def command(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Runs a command's write; refused, not queued, while the database cannot be written."""
@@ -155,11 +189,23 @@ class OpenExperiment:
             except Exception as error:
                 if (corruption := _corruption(error)) is not None:
                     raise corruption from error
-                log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
-                sentence = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
-                details = "".join(traceback.format_exception(error))
-                self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=sentence, details=details))
-                await asyncio.sleep(backoff.next_wait())
+                self._note_fault(error)
+                await self._wait_to_restart(backoff.next_wait())
+
+    def _note_fault(self, error: Exception) -> None:
+        log.error("the loop of experiment %s failed", self.id, exc_info=error, extra={"action": "barrier"})
+        self.fault = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
+        details = "".join(traceback.format_exception(error))
+        self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=self.fault, details=details))
+
+    async def _wait_to_restart(self, seconds: float) -> None:
+        self._restart.clear()
+        self._failed.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._restart.wait()
+        self._failed.clear()
+        self.fault = ""
 
     async def close(self) -> None:
         await self._services.close_code()

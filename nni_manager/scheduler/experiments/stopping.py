@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from nni_manager.domain.errors import Conflict, SchemaRefused, StoreCorrupt
+from nni_manager.domain.errors import Conflict, NniManagerError, SchemaRefused, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.scheduler.experiments import experiment_folder
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.experiment import experiments
 from nni_manager.store.index import index
@@ -31,10 +32,15 @@ class Stopping:
             try:
                 await experiment.command(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms))
             except StoreCorrupt:
+                experiment.start_again()
                 await self._supervisor.closed(id)  # its loop gives up
                 return await self._close_unopened(await self._supervisor.closed_ones.entry(id))
-            experiment.loop.wake()
+            experiment.start_again()
         await self._supervisor.closed(id)
+        while self._supervisor.get(id) is experiment:
+            if experiment.fault:
+                await self._end_jobs(experiment)
+            await self._supervisor.closed(id)  # another call started the loop again
 
     async def stop_all(self) -> tuple[str, ...]:
         """Stops all experiments, viewed ones included; returns their ids."""
@@ -53,6 +59,14 @@ class Stopping:
         await self._supervisor.closed_ones.release(id)
         await self._shared.endpoints.close(id)
         self._supervisor.note_closed(id)
+
+    async def _end_jobs(self, experiment: OpenExperiment) -> None:
+        """Ends the jobs here of an experiment whose loop failed, and raises that."""
+        fault = experiment.fault
+        await orphaned_jobs.end(self._shared.keeper, experiment.id, forget=False)
+        raise NniManagerError(
+            f"experiment {experiment.id} is still being stopped, though its trials on this machine are ended: {fault}"
+        )
 
     async def _close_unopened(self, entry: Entry) -> None:
         """Closes an experiment that is viewed, or failed to open. Quiet for a stopped one."""
