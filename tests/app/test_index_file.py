@@ -91,6 +91,22 @@ def test_index_that_is_made_for_a_copy_does_not_begin_to_work(
         assert all(entry.is_open for entry in index.all_entries(connection)), "another name is no copy"
 
 
+def test_index_of_a_copy_has_the_results_of_open_experiments(
+    data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with closing(connect(index_file.prepare(data))) as connection:
+        assert index.get(connection, "a").results == ""
+    copy = Path(shutil.copytree(data, tmp_path_factory.mktemp("elsewhere") / "copy"))
+    (copy / "b" / "db" / "nni.sqlite").write_text("no database " * 99)
+    with closing(connect(index_file.prepare(copy))) as connection:
+        found = {entry.id: entry for entry in index.all_entries(connection)}
+    assert (found["a"].status, found["a"].results) == (
+        ExperimentStatus.STOPPED,
+        index.read_folder(Folder(copy / "a")).results,
+    )
+    assert found["a"].results and found["b"].results == ""
+
+
 def test_stale_wal_files_are_not_read(data: Path) -> None:
     """SQLite would apply the old files to the new database."""
     path = index_file.prepare(data)
