@@ -98,10 +98,14 @@ _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
 
 
 class Database:
-    """Open for one event loop. The writer thread starts with the first write and ends with `close`."""
+    """Open for one event loop. The writer thread starts with the first write and ends with `close`.
 
-    def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None) -> None:
+    `may_change`: False for a database that is only read, and given up once its file has changed.
+    """
+
+    def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None, *, may_change: bool = True) -> None:
         self.path = path
+        self._may_change = may_change
         #: Commits so far. It grows before a result is delivered, so a later read is never older than the value seen.
         self.commits = 0
         #: Why the file cannot be written at the moment; empty: it can.
@@ -183,7 +187,7 @@ class Database:
         try:
             connection = self._idle_readers.pop()
         except IndexError:
-            connection = connect_readonly(self.path)
+            connection = connect_readonly(self.path, may_change=self._may_change)
         try:
             return self._read_with(connection, age, function)
         except sqlite3.DatabaseError as error:
@@ -191,7 +195,7 @@ class Database:
                 raise classified(self.path, error) from error
         # perhaps -wal or -shm were replaced: a fresh connection opens the present files
         with classifying(self.path):
-            return self._read_with(connect_readonly(self.path), age, function)
+            return self._read_with(connect_readonly(self.path, may_change=self._may_change), age, function)
 
     def _read_with(self, connection: Connection, age: int, function: Callable[[Connection], T]) -> T:
         """Runs `function`; closes a connection that failed, and keeps the others."""

@@ -8,10 +8,9 @@ import sqlite3
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
-from urllib.parse import quote
 
 from nni_manager.domain.errors import SchemaRefused
-from nni_manager.store.connection import classifying, connect
+from nni_manager.store.connection import classifying, connect, connect_readonly
 
 #: Marks our databases, "NNIM" in ASCII. Databases from before the first release have a version and not this.
 _APPLICATION_ID = 0x4E4E494D
@@ -37,7 +36,7 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
     if _version_in_file(path) >= len(_steps(kind)):
         return None
     with classifying(path):
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)) as connection:
+        with closing(connect_readonly(path)) as connection:
             folder.mkdir(mode=0o700)
             _back_up(connection, folder / path.name)
         _migrate(folder / path.name, kind)

@@ -234,7 +234,7 @@ async def test_a_connection_that_was_opened_read_only_is_not_kept(
     """SQLite opens a file without write permission for reading and never tries again on that connection."""
     writable = threading.Event()
 
-    def open_file(path: Path) -> Connection:
+    def open_file(path: Path, **_options: bool) -> Connection:
         if writable.is_set():
             return connect(path)
         return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
@@ -258,7 +258,7 @@ async def test_reader_of_a_read_only_time_does_not_block_writes(
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", died, file)  # it leaves log and index
     assert await process.wait() == 0
 
-    def open_file(path: Path) -> Connection:
+    def open_file(path: Path, **_options: bool) -> Connection:
         uri = f"{path.as_uri()}?mode=ro&readonly_shm=1"
         return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
