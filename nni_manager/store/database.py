@@ -73,6 +73,12 @@ def _attempt(path: Path, connection: Connection, write: Write[Any]) -> bool:
     return True
 
 
+def _write_nothing(connection: Connection) -> None:
+    """Writes a page as it is: a transaction without a write succeeds on a full disk, too."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version={version}")
+
+
 def resolve(batch: list[Write[Any]]) -> None:
     """Resolves the futures of a batch; runs on their event loop."""
     for write in batch:
@@ -262,7 +268,7 @@ class Database:
                 connection = connection or connect(self.path)
                 self._file = self._file or os.stat(self.path)
                 with commits.measured():
-                    run(self.path, connection, batch)
+                    run(self.path, connection, batch or [Write(_write_nothing, None)])
                 self.commits += 1
                 self._set_trouble("")
                 return connection
