@@ -33,7 +33,9 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
 
     Raises SchemaRefused, StoreCorrupt or StoreUnavailable.
     """
-    if _version_in_file(path) >= len(_steps(kind)):
+    newest, version = len(_steps(kind)), _version_in_file(path)
+    _require_known(path, version, newest)
+    if version == newest:
         return None
     with classifying(path):
         with closing(connect_readonly(path)) as connection:

@@ -92,6 +92,8 @@ def test_a_schema_of_the_future_is_refused_and_left_alone(tmp_path: Path) -> Non
         migrate.migrate(path, "experiment")
     with pytest.raises(SchemaRefused, match="has schema 99"):
         migrate.refuse_newer(path, "experiment")
+    with pytest.raises(SchemaRefused, match="has schema 99"):  # it would be read by queries of another schema
+        migrate.upgraded_copy(path, "experiment", tmp_path / "copy")
     assert read(path, "SELECT count(*) FROM sqlite_master") == [(0,)]
 
 
