@@ -82,5 +82,19 @@ async def test_stop_of_an_experiment_whose_loop_fails_tells_the_fault(
     assert stored(folder).status is ExperimentStatus.RUNNING
 
 
+async def test_fault_that_repeats_is_logged_with_its_stack_once(
+    world: World, api: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.add("faulty")
+    await api.post(f"{EXPERIMENTS}/faulty/resume")
+    experiment = world.supervisor.find("faulty")
+    for _ in range(10):
+        experiment._note_fault(KeyError("phase"))
+    experiment._note_fault(KeyError("other"))
+    found = [record for record in caplog.records if "the loop of experiment faulty failed" in record.getMessage()]
+    assert [bool(record.exc_info) for record in found] == [True, False, False, False, True]
+    assert "8 times" in found[3].getMessage()
+
+
 async def _fail() -> None:
     raise KeyError("phase")

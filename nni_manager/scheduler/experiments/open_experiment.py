@@ -70,6 +70,8 @@ class OpenExperiment:
         self.changing = asyncio.Lock()
         #: The fault of a loop that waits to be started again; empty: it runs.
         self.fault = ""
+        #: The stack of the last fault, and how often it came in a row.
+        self._last_fault = ("", 0)
         self._failed, self._restart = asyncio.Event(), asyncio.Event()
         self._held = held
         self._environment = environment
@@ -193,10 +195,20 @@ class OpenExperiment:
                 await self._wait_to_restart(backoff.next_wait())
 
     def _note_fault(self, error: Exception) -> None:
-        log.error("the loop of experiment %s failed", self.id, exc_info=error, extra={"action": "barrier"})
-        self.fault = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
         details = "".join(traceback.format_exception(error))
+        self._log_fault(error, details)
+        self.fault = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
         self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=self.fault, details=details))
+
+    def _log_fault(self, error: Exception, details: str) -> None:
+        """Logs a fault with its stack; the same one again without, the 2nd, 4th, 8th … time: it may come for days."""
+        last, count = self._last_fault
+        count = count + 1 if details == last else 1
+        self._last_fault = details, count
+        if count == 1:
+            log.error("the loop of experiment %s failed", self.id, exc_info=error, extra={"action": "barrier"})
+        elif count.bit_count() == 1:
+            log.error("the loop of experiment %s failed %s times so", self.id, count, extra={"action": "barrier"})
 
     async def _wait_to_restart(self, seconds: float) -> None:
         self._restart.clear()
