@@ -82,6 +82,18 @@ async def test_stop_of_an_experiment_whose_loop_fails_tells_the_fault(
     assert stored(folder).status is ExperimentStatus.RUNNING
 
 
+async def test_stop_that_cannot_be_stored_says_what_becomes_of_the_trials(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add("full")
+    await api.post(f"{EXPERIMENTS}/full/resume")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.supervisor.find("full").database, "trouble", "the disk is full")
+        answer = await api.post(f"{EXPERIMENTS}/full/stop")
+    assert answer.status_code == 503 and "nothing was changed" in answer.text
+    assert "the trials of experiment full go on meanwhile" in answer.text and "make room" in answer.text
+
+
 async def test_fault_that_repeats_is_logged_with_its_stack_once(
     world: World, api: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nni_manager.domain.errors import Conflict, NniManagerError, SchemaRefused, StoreCorrupt
+from nni_manager.domain.errors import Conflict, NniManagerError, SchemaRefused, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.scheduler.experiments import experiment_folder
@@ -28,19 +28,33 @@ class Stopping:
             experiment = self._supervisor.get(id)  # which needs no index
             if experiment is None:
                 return await self._close_unopened(await self._supervisor.closed_ones.entry(id))
-            now_ms = experiment.loop.now_ms
             try:
-                await experiment.command(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms))
+                await self._begin(experiment)
             except StoreCorrupt:
                 experiment.start_again()
                 await self._supervisor.closed(id)  # its loop gives up
                 return await self._close_unopened(await self._supervisor.closed_ones.entry(id))
-            experiment.start_again()
-        await self._supervisor.closed(id)
-        while self._supervisor.get(id) is experiment:
+        await self._finish(experiment)
+
+    async def _begin(self, experiment: OpenExperiment) -> None:
+        """Stores the stop. Raises StoreError."""
+        now_ms = experiment.loop.now_ms
+        try:
+            await experiment.command(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms))
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                f"{error}; the trials of experiment {experiment.id} go on meanwhile: where they fill the disk, make"
+                " room, or end their processes yourself"
+            ) from error
+        experiment.start_again()
+
+    async def _finish(self, experiment: OpenExperiment) -> None:
+        """Returns when the experiment is closed. Raises NniManagerError if its loop fails."""
+        await self._supervisor.closed(experiment.id)
+        while self._supervisor.get(experiment.id) is experiment:
             if experiment.fault:
                 await self._end_jobs(experiment)
-            await self._supervisor.closed(id)  # another call started the loop again
+            await self._supervisor.closed(experiment.id)  # another call started the loop again
 
     async def stop_all(self) -> tuple[str, ...]:
         """Stops all experiments, viewed ones included; returns their ids."""
