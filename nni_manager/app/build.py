@@ -43,7 +43,8 @@ _KEEPER_END_S = 0.5
 
 @asynccontextmanager
 async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> AsyncIterator[Ownership]:
-    """The lock on the data directory, which is made if missing. Raises AlreadyOwned or InvalidInput."""
+    """The lock on the data directory, which is made if missing. Raises AlreadyOwned, InvalidInput or
+    StoreUnavailable."""
     _make_data_directory(data_directory)
     lock = await _lock(data_directory, wait_for_lock_s)
     try:
@@ -146,6 +147,8 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
                     " `--data-dir` takes another directory"
                 ) from None
             await asyncio.sleep(0.05)
+        except OSError as error:
+            raise StoreUnavailable(f"{data_directory / LOCK} cannot be written ({error.strerror})") from error
 
 
 def socket_path(data_directory: Path, kind: str) -> Path:

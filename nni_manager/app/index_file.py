@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.api import code
-from nni_manager.domain.errors import StoreCorrupt
+from nni_manager.domain.errors import NniManagerError, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import migrate
 from nni_manager.store.connection import Connection, classifying, connect
@@ -42,13 +42,27 @@ def _move(connection: Connection, before: str, now: Path) -> None:
         if _lay_in(old, before) and new.is_dir():
             connection.execute("UPDATE experiments SET folder = ? WHERE id = ?", (str(new), id_))
             if old.exists():  # a copied experiment must not start: its original may be running
-                connection.execute(
-                    "UPDATE experiments SET status = ?, open = 0, view_port = NULL, view_prefix = NULL WHERE id = ?",
-                    (ExperimentStatus.STOPPED, id_),
-                )
+                _close_copy(connection, id_, Folder(new))
     for id_, folder in connection.execute("SELECT id, folder FROM leftovers").fetchall():
         if _lay_in(Path(folder), before):
             connection.execute("UPDATE leftovers SET folder = ? WHERE id = ?", (str(now / Path(folder).name), id_))
+
+
+def _close_copy(connection: Connection, id_: str, folder: Folder) -> None:
+    """Lists a copy as stopped, with the results that are in its folder: those of an open one are not in the index."""
+    connection.execute(
+        "UPDATE experiments SET status = ?, open = 0, view_port = NULL, view_prefix = NULL,"
+        " results = CASE results WHEN '' THEN ? ELSE results END WHERE id = ?",
+        (ExperimentStatus.STOPPED, _results(folder), id_),
+    )
+
+
+def _results(folder: Folder) -> str:
+    try:
+        return index.read_folder(folder).results
+    except (NniManagerError, OSError, ValueError) as error:
+        log.warning("lists will not show the results of %s: %s", folder.path, error)
+        return ""
 
 
 def _lay_in(folder: Path, directory: str) -> bool:

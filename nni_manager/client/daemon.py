@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +19,8 @@ from trial_runner.wire.descriptors import try_lock
 
 #: File in the data directory for the output of a daemon in the background.
 LOG_FILE = "daemon.log"
+#: Size of that file from which a start begins a new one.
+_LOG_BYTES = 8 * 2**20
 #: Lock in the data directory, held by the command that starts the daemon.
 START_LOCK = "start.lock"
 #: Seconds to wait for another command that starts the daemon; seconds after which a sentence says so.
@@ -131,6 +133,7 @@ def _command(data_dir: Path) -> list[str]:
 
 
 def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Popen[bytes]:
+    _put_aside(data_dir / LOG_FILE)
     with open(data_dir / LOG_FILE, "ab") as log:
         return subprocess.Popen(
             command,
@@ -141,6 +144,14 @@ def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Po
             pass_fds=(writer,),
             start_new_session=True,
         )
+
+
+def _put_aside(log: Path) -> None:
+    """Begins a new log where the present one is large; one earlier is kept. A daemon that is ending writes on into its
+    own."""
+    with suppress(OSError):
+        if log.stat().st_size > _LOG_BYTES:
+            log.replace(log.with_name(f"{log.name}.1"))
 
 
 def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> NniManagerError:

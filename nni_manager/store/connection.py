@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -34,16 +35,34 @@ def connect(path: Path) -> Connection:
     return _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
 
 
-def connect_readonly(path: Path) -> Connection:
-    """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened."""
+def connect_readonly(path: Path, *, may_change: bool = False) -> Connection:
+    """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened.
+
+    `may_change`: the file may be written while the connection is open, even if it cannot be written now.
+    """
     with suppress(OSError):
         if not stat.S_ISREG(path.stat().st_mode):
             raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
+    mode = "ro" if may_change or not _cannot_change(path) else "ro&immutable=1"
     with classifying(path):
         connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
+            f"{path.as_uri()}?mode={mode}", uri=True, timeout=5, isolation_level=None, check_same_thread=False
         )
         return _set(connection, "query_only=ON")
+
+
+def _cannot_change(path: Path) -> bool:
+    """Whether SQLite cannot make its files beside a database, which it refuses to read then, and needs none of them."""
+    with suppress(OSError):
+        return not os.access(path.parent, os.W_OK) and not _has_log(path)
+    return False
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _set(connection: Connection, *settings: str) -> Connection:

@@ -73,6 +73,12 @@ def _attempt(path: Path, connection: Connection, write: Write[Any]) -> bool:
     return True
 
 
+def _write_nothing(connection: Connection) -> None:
+    """Writes a page as it is: a transaction without a write succeeds on a full disk, too."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version={version}")
+
+
 def resolve(batch: list[Write[Any]]) -> None:
     """Resolves the futures of a batch; runs on their event loop."""
     for write in batch:
@@ -98,10 +104,14 @@ _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
 
 
 class Database:
-    """Open for one event loop. The writer thread starts with the first write and ends with `close`."""
+    """Open for one event loop. The writer thread starts with the first write and ends with `close`.
 
-    def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None) -> None:
+    `may_change`: False for a database that is only read, and given up once its file has changed.
+    """
+
+    def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None, *, may_change: bool = True) -> None:
         self.path = path
+        self._may_change = may_change
         #: Commits so far. It grows before a result is delivered, so a later read is never older than the value seen.
         self.commits = 0
         #: Why the file cannot be written at the moment; empty: it can.
@@ -183,7 +193,7 @@ class Database:
         try:
             connection = self._idle_readers.pop()
         except IndexError:
-            connection = connect_readonly(self.path)
+            connection = connect_readonly(self.path, may_change=self._may_change)
         try:
             return self._read_with(connection, age, function)
         except sqlite3.DatabaseError as error:
@@ -191,7 +201,7 @@ class Database:
                 raise classified(self.path, error) from error
         # perhaps -wal or -shm were replaced: a fresh connection opens the present files
         with classifying(self.path):
-            return self._read_with(connect_readonly(self.path), age, function)
+            return self._read_with(connect_readonly(self.path, may_change=self._may_change), age, function)
 
     def _read_with(self, connection: Connection, age: int, function: Callable[[Connection], T]) -> T:
         """Runs `function`; closes a connection that failed, and keeps the others."""
@@ -258,7 +268,7 @@ class Database:
                 connection = connection or connect(self.path)
                 self._file = self._file or os.stat(self.path)
                 with commits.measured():
-                    run(self.path, connection, batch)
+                    run(self.path, connection, batch or [Write(_write_nothing, None)])
                 self.commits += 1
                 self._set_trouble("")
                 return connection

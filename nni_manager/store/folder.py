@@ -211,8 +211,12 @@ class Ownership:
             holder = os.read(self._file, 32).decode(errors="replace").strip()
             os.close(self._file)
             raise AlreadyOwned(f"{what} is in use by process {holder or 'unknown'}")
-        os.truncate(self._file, 0)
-        os.write(self._file, f"{os.getpid()}\n".encode())
+        try:
+            os.truncate(self._file, 0)
+            os.write(self._file, f"{os.getpid()}\n".encode())
+        except OSError:  # the disk is full
+            self.release()
+            raise
 
     @property
     def is_in_place(self) -> bool:

@@ -8,10 +8,9 @@ import sqlite3
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
-from urllib.parse import quote
 
 from nni_manager.domain.errors import SchemaRefused
-from nni_manager.store.connection import classifying, connect
+from nni_manager.store.connection import classifying, connect, connect_readonly
 
 #: Marks our databases, "NNIM" in ASCII. Databases from before the first release have a version and not this.
 _APPLICATION_ID = 0x4E4E494D
@@ -34,14 +33,23 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
 
     Raises SchemaRefused, StoreCorrupt or StoreUnavailable.
     """
-    if _version_in_file(path) >= len(_steps(kind)):
+    newest, version = len(_steps(kind)), _version_in_file(path)
+    _require_known(path, version, newest)
+    if version == newest:
         return None
     with classifying(path):
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)) as connection:
+        with closing(connect_readonly(path)) as connection:
             folder.mkdir(mode=0o700)
             _back_up(connection, folder / path.name)
         _migrate(folder / path.name, kind)
     return folder / path.name
+
+
+def refuse_newer(path: Path, kind: str) -> None:
+    """Raises SchemaRefused for a database of a newer version; quiet for every other file. Reads the header only."""
+    version, application_id = _header(path)
+    if application_id == _APPLICATION_ID:
+        _require_known(path, version, len(_steps(kind)))
 
 
 def require_ours(connection: sqlite3.Connection, path: Path) -> None:
@@ -54,10 +62,7 @@ def _migrate(path: Path, kind: str) -> None:
     with closing(connect(path)) as connection:
         require_ours(connection, path)
         newest, version = len(_steps(kind)), _pragma(connection, "user_version")
-        if version > newest:
-            raise SchemaRefused(
-                f"{path} has schema {version}, this version knows {newest}: use the version that wrote it"
-            )
+        _require_known(path, version, newest)
         if 0 < version < newest:
             _back_up(connection, path.with_name(f"{path.name}.v{version}.bak"))
         lay_out(connection, kind)
@@ -79,6 +84,11 @@ def _require_mark(path: Path, application_id: int) -> None:
         )
 
 
+def _require_known(path: Path, version: int, newest: int) -> None:
+    if version > newest:
+        raise SchemaRefused(f"{path} has schema {version}, this version knows {newest}: use the version that wrote it")
+
+
 def _steps(kind: str) -> list[str]:
     folder = resources.files("nni_manager.store.migrations") / kind
     names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}_\w+\.sql", entry.name))
@@ -86,19 +96,22 @@ def _steps(kind: str) -> list[str]:
 
 
 def _version_in_file(path: Path) -> int:
-    """The schema in a file's header, read without SQLite, which would leave files beside it; 0: none, or unreadable.
+    """The schema; 0: none, or unreadable. Raises SchemaRefused."""
+    version, application_id = _header(path)
+    if version:
+        _require_mark(path, application_id)
+    return version
 
-    Raises SchemaRefused.
-    """
+
+def _header(path: Path) -> tuple[int, int]:
+    """`user_version` and `application_id`, read without SQLite, which would leave files beside the database; 0: none,
+    or unreadable."""
     try:
         with path.open("rb") as file:
             header = file.read(_APPLICATION_AT + 4)
     except OSError:
-        return 0
-    version = int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4], "big")
-    if version:
-        _require_mark(path, int.from_bytes(header[_APPLICATION_AT:], "big"))
-    return version
+        return 0, 0
+    return int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4], "big"), int.from_bytes(header[_APPLICATION_AT:], "big")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -35,9 +35,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
     connect_readonly = databases.connect_readonly
 
-    def noting(path: Path) -> sqlite3.Connection:
+    def noting(path: Path, **options: bool) -> sqlite3.Connection:
         found.append(path)
-        return connect_readonly(path)
+        return connect_readonly(path, **options)
 
     monkeypatch.setattr(databases, "connect_readonly", noting)
     return found
@@ -64,8 +64,8 @@ async def test_what_several_opened_at_once_is_closed(
     made: list[databases.Database] = []
 
     class Noted(databases.Database):
-        def __init__(self, path: Path) -> None:
-            super().__init__(path)
+        def __init__(self, path: Path, **options: bool) -> None:
+            super().__init__(path, None, **options)
             made.append(self)
 
     monkeypatch.setattr(closed, "Database", Noted)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.app import index_file
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import migrate
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import experiments
@@ -71,6 +72,39 @@ def test_killed_while_making_the_index_leaves_nothing_or_all(data: Path, monkeyp
             index_file.prepare(data)
     assert listed(index_file.prepare(data)) == ["a", "b", "c"]
     assert not list(data.glob("index.sqlite.new*"))
+
+
+@pytest.mark.parametrize("is_original_there", [True, False])
+def test_index_that_is_made_for_a_copy_does_not_begin_to_work(
+    data: Path, tmp_path_factory: pytest.TempPathFactory, is_original_there: bool
+) -> None:
+    copy = Path(shutil.copytree(data, tmp_path_factory.mktemp("elsewhere") / "copy"))
+    second_name = copy.with_name("second")
+    second_name.symlink_to(data)
+    if not is_original_there:
+        shutil.rmtree(data / "a")
+    with closing(connect(index_file.prepare(copy))) as connection:
+        found = {entry.id: entry for entry in index.all_entries(connection)}
+    assert [found[id_].is_open for id_ in "abc"] == [not is_original_there, False, False]
+    assert found["b"].status is ExperimentStatus.STOPPED and found["b"].results
+    with closing(connect(index_file.prepare(second_name))) as connection:
+        assert all(entry.is_open for entry in index.all_entries(connection)), "another name is no copy"
+
+
+def test_index_of_a_copy_has_the_results_of_open_experiments(
+    data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with closing(connect(index_file.prepare(data))) as connection:
+        assert index.get(connection, "a").results == ""
+    copy = Path(shutil.copytree(data, tmp_path_factory.mktemp("elsewhere") / "copy"))
+    (copy / "b" / "db" / "nni.sqlite").write_text("no database " * 99)
+    with closing(connect(index_file.prepare(copy))) as connection:
+        found = {entry.id: entry for entry in index.all_entries(connection)}
+    assert (found["a"].status, found["a"].results) == (
+        ExperimentStatus.STOPPED,
+        index.read_folder(Folder(copy / "a")).results,
+    )
+    assert found["a"].results and found["b"].results == ""
 
 
 def test_stale_wal_files_are_not_read(data: Path) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -224,6 +225,7 @@ async def test_trouble_ends_without_pending_writes(database: Database, file: Pat
     other.execute("ROLLBACK")
     other.close()
     await troubles.next()
+    assert file.with_name(f"{file.name}-wal").stat().st_size > 0, "only a write shows that it can be written"
     assert (database.trouble, look(file)) == ("", [])
 
 
@@ -234,7 +236,7 @@ async def test_a_connection_that_was_opened_read_only_is_not_kept(
     """SQLite opens a file without write permission for reading and never tries again on that connection."""
     writable = threading.Event()
 
-    def open_file(path: Path) -> Connection:
+    def open_file(path: Path, **_options: bool) -> Connection:
         if writable.is_set():
             return connect(path)
         return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
@@ -258,7 +260,7 @@ async def test_reader_of_a_read_only_time_does_not_block_writes(
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", died, file)  # it leaves log and index
     assert await process.wait() == 0
 
-    def open_file(path: Path) -> Connection:
+    def open_file(path: Path, **_options: bool) -> Connection:
         uri = f"{path.as_uri()}?mode=ro&readonly_shm=1"
         return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
@@ -462,6 +464,36 @@ async def test_a_full_disk(small_disk: Path, troubles: Troubles) -> None:
 
 @pytest.mark.machines
 @pytest.mark.acceptance
+async def test_full_disk_stays_full_after_all_writes_were_refused(
+    small_disk: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(make(small_disk / "numbers.sqlite"), on_trouble=troubles)
+    await database.write(insert(0))
+    ballast, tries, tried = small_disk / "ballast", 0, threading.Event()
+    run = module.run
+
+    def count(*arguments: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 4:
+            tried.set()
+        run(*arguments)
+
+    _fill(ballast)
+    monkeypatch.setattr(module, "run", count)
+    with pytest.raises(StoreUnavailable):
+        await database.try_write(lambda c: _insert_big(c, 1, bytes(30_000)))
+    await troubles.next()
+    assert await asyncio.to_thread(tried.wait, 10)
+    assert "disk" in database.trouble
+    ballast.unlink()
+    await troubles.next()
+    assert (database.trouble, await database.try_write(insert(2))) == ("", 2)
+    await database.close()
+
+
+@pytest.mark.machines
+@pytest.mark.acceptance
 async def test_a_disk_that_is_read_only_for_a_while(small_disk: Path, troubles: Troubles) -> None:
     path = make(small_disk / "numbers.sqlite")
     await remount(small_disk, "ro")
@@ -499,6 +531,7 @@ def _insert_big(connection: Connection, number: int, filling: bytes) -> int:
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
+from typing import Any
 from nni_manager.store.database import Database
 
 async def main():

@@ -90,7 +90,18 @@ def test_a_schema_of_the_future_is_refused_and_left_alone(tmp_path: Path) -> Non
     connection.close()
     with pytest.raises(SchemaRefused, match=r"has schema 99, this version knows \d+: use the version that wrote it"):
         migrate.migrate(path, "experiment")
+    with pytest.raises(SchemaRefused, match="has schema 99"):
+        migrate.refuse_newer(path, "experiment")
+    with pytest.raises(SchemaRefused, match="has schema 99"):  # it would be read by queries of another schema
+        migrate.upgraded_copy(path, "experiment", tmp_path / "copy")
     assert read(path, "SELECT count(*) FROM sqlite_master") == [(0,)]
+
+
+def test_only_what_this_program_wrote_is_newer(tmp_path: Path) -> None:
+    path = tmp_path / "nni.sqlite"
+    migrate.refuse_newer(path, "experiment")
+    path.write_text("something else " * 100)
+    migrate.refuse_newer(path, "experiment")
 
 
 def test_a_file_that_is_no_database_is_one_of_our_errors(tmp_path: Path) -> None:

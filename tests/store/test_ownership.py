@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.errors import AlreadyOwned
+from nni_manager.app import build
+from nni_manager.domain.errors import AlreadyOwned, StoreUnavailable
+from nni_manager.store import folder
 from nni_manager.store.folder import Ownership
 
 _HOLDER = """
@@ -42,6 +45,20 @@ def test_lock_file_holds_only_the_present_process_id(tmp_path: Path) -> None:
     held = Ownership(path, "the folder")
     assert path.read_text() == f"{os.getpid()}\n"
     held.release()
+
+
+@pytest.mark.unit
+async def test_lock_on_a_full_disk_is_refused_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_file: int, _text: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder.os, "write", refuse)
+        with pytest.raises(StoreUnavailable, match=r"daemon\.lock cannot be written \(No space left on device\)"):
+            async with build.ownership(tmp_path):
+                pass
+    async with build.ownership(tmp_path):  # the lock was released
+        pass
 
 
 @pytest.mark.acceptance

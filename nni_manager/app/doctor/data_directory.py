@@ -12,9 +12,10 @@ from pathlib import Path
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, told, warning
 from nni_manager.client.data_directory import LOCK
 from nni_manager.config import settings as configured
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, SchemaRefused
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit.lock_holder import holders
+from nni_manager.store import migrate
 from nni_manager.store.folder import Folder, is_on_network
 from nni_manager.store.index import index
 
@@ -40,6 +41,7 @@ def look(path: Path, disk_warning_mib: int) -> Iterator[CheckFinding]:
     if place == path:
         yield _private(path)
         yield from _locked_by_others(path)
+        yield from _written_by_newer(path)
     yield _file_system(place)
     yield _room(place, disk_warning_mib * _MIB)
 
@@ -77,6 +79,15 @@ def _locked_by_others(path: Path) -> Iterator[CheckFinding]:
             if holder.user != os.getuid():
                 sentence = f"{holder} holds a lock on {path / name}, and nothing can be created meanwhile"
                 yield failure("privacy", sentence, f"end that process; chmod 0700 {path}")
+
+
+def _written_by_newer(path: Path) -> Iterator[CheckFinding]:
+    """A failure where a newer version wrote the index: no daemon of this one starts there."""
+    try:
+        migrate.refuse_newer(path / index.FILE, "index")
+    except SchemaRefused as error:
+        sentence, _, advice = str(error).partition(": ")
+        yield failure("index", sentence, f"{advice}, or choose another data directory with --data-dir")
 
 
 def _file_system(place: Path) -> CheckFinding:

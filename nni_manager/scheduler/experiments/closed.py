@@ -49,7 +49,7 @@ class ClosedExperiment:
 
     def __init__(self, folder: Folder, path: Path, look: _Look, copy: Path | None) -> None:
         self.folder = folder
-        self.database = Database(path if copy is None else copy / path.name)
+        self.database = Database(path if copy is None else copy / path.name, may_change=False)
         self._path = path
         self._copy = copy
         self._look = look

@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 from nni_manager.config import experiment_file
 from nni_manager.config.service_change import ServiceWish
 from nni_manager.domain.endpoint import Endpoint
-from nni_manager.domain.errors import Conflict, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.errors import Conflict
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text, require_texts
-from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments import command_writes, experiment_folder, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import LeftOnService, ServicePlan
+from nni_manager.scheduler.experiments.stopping import Stopping
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.provenance_recorder import ProvenanceRecorder
@@ -59,6 +59,7 @@ class ExperimentCommands:
         self._supervisor = supervisor
         self._shared = supervisor.shared
         self._launcher = Launcher(supervisor)
+        self._stopping = Stopping(supervisor)
         #: All connections of the daemon, and what its experiments share of machines.
         self.connections = self._shared.connections
         #: Notifies changes of all open experiments, and of the list.
@@ -93,20 +94,18 @@ class ExperimentCommands:
             wish = services(spec) if callable(services) else services
             if wish is not None:
                 change = await command_writes.read_service_change(experiment, spec, wish, self._shared)
-                await self._write(
-                    experiment, lambda c: command_writes.write_service_change(c, experiment.folder, change)
-                )
+                await experiment.command(lambda c: command_writes.write_service_change(c, experiment.folder, change))
                 spec = change.spec
                 experiment.apply_services(spec, await asyncio.to_thread(private.load, experiment.folder.private))
             elif spec.canonical == before.canonical:
                 return
             else:
                 now_ms = experiment.loop.now_ms
-                await self._write(experiment, lambda c: command_writes.change(c, before, spec, now_ms))
+                await experiment.command(lambda c: command_writes.change(c, before, spec, now_ms))
                 experiment.apply(spec)
             # a turn with the old limits may have set DONE meanwhile
             then_ms = experiment.loop.now_ms
-            await self._write(experiment, lambda c: command_writes.continue_if_done(c, before, spec, then_ms))
+            await experiment.command(lambda c: command_writes.continue_if_done(c, before, spec, then_ms))
         name, platform = spec.name, stored_config.platform(spec.canonical)
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
         experiment.changes.note()  # its pages show what is in the index, too
@@ -131,29 +130,11 @@ class ExperimentCommands:
 
     async def stop(self, id: str) -> None:
         """Stops the trials and closes the experiment; returns after that. Quiet for a closed one."""
-        async with self._supervisor.turn(id):
-            experiment = self._supervisor.get(id)  # which needs no index
-            if experiment is None:
-                return await self._close_unopened(await self.entry(id))
-            now_ms = experiment.loop.now_ms
-            try:
-                await self._write(experiment, lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms))
-            except StoreCorrupt:
-                await self._supervisor.closed(id)  # its loop gives up
-                return await self._close_unopened(await self.entry(id))
-            experiment.loop.wake()
-        await self._supervisor.closed(id)
+        await self._stopping.stop(id)
 
     async def stop_all(self) -> tuple[str, ...]:
         """Stops all experiments, viewed ones included; returns their ids."""
-        ids = self._supervisor.to_stop
-        outcomes = await asyncio.gather(*map(self.stop, ids), return_exceptions=True)
-        if not ids:
-            self._supervisor.check_empty()
-        for outcome in outcomes:  # a failure does not affect the others
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return ids
+        return await self._stopping.stop_all()
 
     async def resume(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
         """Opens a stopped experiment again; clears hold or error of an open one.
@@ -179,7 +160,8 @@ class ExperimentCommands:
         """
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
-            if self._supervisor.get(id) is not None:
+            if (experiment := self._supervisor.get(id)) is not None:
+                await experiment.require_not_stopping("delete")
                 state = "open, though DONE" if entry.status is ExperimentStatus.DONE else "at work"
                 raise Conflict(f"experiment {id} is {state}; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
@@ -190,7 +172,7 @@ class ExperimentCommands:
             )
             await self._shared.leftovers.end_deleted(entry, self._shared.clock(), may_have_jobs=may_have_jobs)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
-            await self._close_all(id)
+            await self._stopping.close_all(id)
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
             if findings:
@@ -269,14 +251,14 @@ class ExperimentCommands:
         require_finite("parameters", values)
         require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._shared.clock()
-        added = await self._write(experiment, lambda c: command_writes.add_trial(c, parameters, most, now_ms, repeats))
+        added = await experiment.command(lambda c: command_writes.add_trial(c, parameters, most, now_ms, repeats))
         experiment.loop.wake()
         return added
 
     async def kill_trial(self, id: str, trial_id: str) -> None:
         """Requests the stop of a trial, which becomes USER_CANCELED. Quiet for an ended one."""
         experiment = self._supervisor.find(id)
-        await self._write(experiment, lambda c: command_writes.kill(c, trial_id))
+        await experiment.command(lambda c: command_writes.kill(c, trial_id))
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
@@ -285,7 +267,7 @@ class ExperimentCommands:
         experiment = self._supervisor.find(id)
         imported_results.check(data)
         text, now_ms = nni_format.as_javascript(data), self._shared.clock()
-        await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
+        await experiment.command(lambda c: experiments.add_import(c, text, now_ms))
         experiment.loop.feed.import_data(json.loads(text))  # equal to what a later process reads from the store
 
     # Reading
@@ -364,36 +346,3 @@ class ExperimentCommands:
     def endpoint_url(self, endpoint: Endpoint) -> str:
         """The address of an endpoint, ``http://host:port/prefix/``."""
         return self._shared.endpoints.url(endpoint)
-
-    # Helpers
-
-    async def _close_unopened(self, entry: Entry) -> None:
-        """Closes an experiment that is viewed, or failed to open. Quiet for a stopped one."""
-        hold = self._supervisor.not_opened.get(entry.id)
-        if entry.status is not ExperimentStatus.VIEWED and hold is None:
-            return
-        if hold is not None:  # their results are read when it can be opened again
-            await orphaned_jobs.end(self._shared.keeper, entry.id, forget=False)
-        status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._shared.clock()
-        comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
-        await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))
-        await self._close_all(entry.id)
-        if comes_back:
-            self._supervisor.settle_in_background(entry.id)
-        self._supervisor.check_empty()
-
-    async def _close_all(self, id: str) -> None:
-        self._supervisor.give_up(id)
-        await self._supervisor.closed_ones.release(id)
-        await self._shared.endpoints.close(id)
-        self._supervisor.note_closed(id)
-
-    async def _write(self, experiment: OpenExperiment, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs a command's write; refused, not queued, while the database cannot be written."""
-        try:
-            done = await experiment.database.try_write(function)
-        except StoreCorrupt as error:
-            experiment.loop.inbox.give_up(error)
-            raise
-        experiment.changes.note()
-        return done

@@ -20,6 +20,7 @@ from nni_manager.domain.errors import (
     InvalidInput,
     NniManagerError,
     NotFound,
+    StoreCorrupt,
     StoreError,
     StoreUnavailable,
 )
@@ -27,11 +28,10 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
-from nni_manager.store import private, stored_config
+from nni_manager.store import migrate, private, stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder, Ownership
-from nni_manager.store.migrate import migrate
 from nni_manager.store.nni import nni_folder, nni_format
 from nni_manager.store.private import Kept
 
@@ -56,7 +56,7 @@ def make(
             if admission.sends_code(spec, platform):
                 archive_of(spec, platform, folder.code).pack(is_wanted)
         private.replace(folder.private, Kept(environment=submission.environment, secrets=submission.secrets))
-        migrate(folder.database, "experiment")
+        migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
                 connection,
@@ -98,7 +98,7 @@ def upgrade(folder: Folder) -> None:
     folder.require_database()
     adopt(folder)
     with suppress(StoreUnavailable):
-        migrate(folder.database, "experiment")
+        migrate.migrate(folder.database, "experiment")
 
 
 def adopt(folder: Folder) -> None:
@@ -152,6 +152,12 @@ def require_idle(folder: Folder) -> None:
         _lock(folder).release()
 
 
+def refuse_newer(folder: Folder) -> None:
+    """Raises SchemaRefused for a database of a newer version; quiet for one that cannot be read."""
+    with suppress(OSError, StoreCorrupt):
+        migrate.refuse_newer(folder.database, "experiment")
+
+
 def has_undecided_jobs(folder: Folder) -> bool:
     """Whether a job of an open attempt exists; True if the database cannot be read."""
     if not folder.database.exists():
@@ -187,7 +193,7 @@ def _writing(folder: Folder) -> Iterator[sqlite3.Connection]:
         ) from error
     try:
         adopt(folder)
-        migrate(folder.database, "experiment")
+        migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
             yield connection
     except sqlite3.DatabaseError as error:

@@ -65,9 +65,9 @@ class Launcher:
 
     async def view(self, id: str, how: Reopening) -> None:
         """Opens a stopped experiment for reading only."""
+        await self._supervisor.settle(id)
         if self._supervisor.get(id) is not None:
             raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
-        await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._with_endpoint(id, how.endpoint, entry.endpoint) as endpoint:
@@ -170,8 +170,7 @@ class Launcher:
     async def _resume_open(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
         if how.debug:
             raise Conflict(f"experiment {entry.id} is at work; debug can be switched on when a stopped one is resumed")
-        if (await experiment.database.read(experiments.load)).status is ExperimentStatus.STOPPING:
-            raise Conflict(f"experiment {entry.id} is being stopped; resume it when it is (`nnictl resume {entry.id}`)")
+        await experiment.require_not_stopping("resume")
         if entry.folder.path != experiment.folder.path:
             raise Conflict(f"experiment {entry.id} is at work in {experiment.folder.path}; stop that one first")
         async with self._with_endpoint(entry.id, how.endpoint, entry.endpoint) as endpoint:

@@ -8,12 +8,21 @@ import logging
 import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from typing import TypeVar
 
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import is_reference
-from nni_manager.domain.errors import InvalidInput, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec, PlatformSpec, StoredExperiment
+from nni_manager.domain.errors import Conflict, InvalidInput, StoreCorrupt
+from nni_manager.domain.experiment import (
+    ExperimentSpec,
+    ExperimentStatus,
+    Hold,
+    HoldCode,
+    LiveSpec,
+    PlatformSpec,
+    StoredExperiment,
+)
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.experiment_log import ExperimentLog
@@ -32,6 +41,8 @@ from nni_manager.store.private import Kept
 from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds before a loop is restarted after an internal error; the last one repeats.
 _RESTART_WAITS_S = (0.2, 1.0, 5.0, 30.0)
@@ -57,6 +68,11 @@ class OpenExperiment:
         self.changes = build.changes
         #: Serialises commands that change the config.
         self.changing = asyncio.Lock()
+        #: The fault of a loop that waits to be started again; empty: it runs.
+        self.fault = ""
+        #: The stack of the last fault, and how often it came in a row.
+        self._last_fault = ("", 0)
+        self._failed, self._restart = asyncio.Event(), asyncio.Event()
         self._held = held
         self._environment = environment
         self._apply_kept(kept)
@@ -103,7 +119,40 @@ class OpenExperiment:
         """Retries all services at once, as the user fixed something."""
         for service in self.loop.services.values():
             service.try_again()
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Starts the next turn at once, also of a loop that waits after a fault."""
+        self.fault = ""
+        self._failed.clear()
+        self._restart.set()
         self.loop.wake()
+
+    async def failed_or(self, task: asyncio.Task[None]) -> None:
+        """Waits until the loop has failed, or the task has ended."""
+        failed = asyncio.create_task(self._failed.wait())
+        try:
+            await asyncio.wait({task, failed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failed.cancel()
+
+    async def require_not_stopping(self, verb: str) -> None:
+        """Raises Conflict while it is being stopped, and starts a loop that failed again. `verb`: what is asked."""
+        status = (await self.database.read(experiments.load)).status
+        if status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):  # its services may still be closing
+            trouble = f"; {self.fault}" if self.fault else ""
+            self.start_again()
+            raise Conflict(f"experiment {self.id} is being stopped; {verb} it when it is{trouble}")
+
+    async def command(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs a command's write; refused, not queued, while the database cannot be written."""
+        try:
+            done = await self.database.try_write(function)
+        except StoreCorrupt as error:
+            self.loop.inbox.give_up(error)
+            raise
+        self.changes.note()
+        return done
 
     @property
     def variables(self) -> int | None:
@@ -142,11 +191,33 @@ class OpenExperiment:
             except Exception as error:
                 if (corruption := _corruption(error)) is not None:
                     raise corruption from error
-                log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
-                sentence = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
-                details = "".join(traceback.format_exception(error))
-                self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=sentence, details=details))
-                await asyncio.sleep(backoff.next_wait())
+                self._note_fault(error)
+                await self._wait_to_restart(backoff.next_wait())
+
+    def _note_fault(self, error: Exception) -> None:
+        details = "".join(traceback.format_exception(error))
+        self._log_fault(error, details)
+        self.fault = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
+        self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=self.fault, details=details))
+
+    def _log_fault(self, error: Exception, details: str) -> None:
+        """Logs a fault with its stack; the same one again without, the 2nd, 4th, 8th … time: it may come for days."""
+        last, count = self._last_fault
+        count = count + 1 if details == last else 1
+        self._last_fault = details, count
+        if count == 1:
+            log.error("the loop of experiment %s failed", self.id, exc_info=error, extra={"action": "barrier"})
+        elif count.bit_count() == 1:
+            log.error("the loop of experiment %s failed %s times so", self.id, count, extra={"action": "barrier"})
+
+    async def _wait_to_restart(self, seconds: float) -> None:
+        self._restart.clear()
+        self._failed.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._restart.wait()
+        self._failed.clear()
+        self.fault = ""
 
     async def close(self) -> None:
         await self._services.close_code()

@@ -192,10 +192,10 @@ class Supervisor:
             self.on_empty()
 
     async def closed(self, id: str) -> None:
-        """Waits until the experiment's loop has ended."""
-        task = self._tasks.get(id)
-        if task is not None:
-            await asyncio.wait({task})
+        """Waits until the experiment's loop has ended, or meets a fault: it may do so each time it is started again."""
+        if (task := self._tasks.get(id)) is not None:
+            experiment = self._open.get(id)
+            await (asyncio.wait({task}) if experiment is None else experiment.failed_or(task))
 
     def settle_in_background(self, id: str) -> None:
         """Retries `settle` until the experiment is settled."""

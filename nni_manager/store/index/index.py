@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -182,14 +182,16 @@ def statuses(connection: sqlite3.Connection) -> dict[str, ExperimentStatus]:
 
 
 def find_folders(data_directory: Path) -> list[Entry]:
-    """Reads every experiment folder in the data directory; unreadable ones are logged and left out."""
+    """Reads every experiment folder in the data directory; unreadable ones are logged and left out. Copies of folders
+    that are still there are closed: the original may be running."""
     found = []
     for path in sorted(data_directory.glob("*/db")):
         folder = Folder(path.parent)
         if _is_second_name(path.parent) or not folder.database.exists():
             continue
         try:
-            found.append(read_folder(folder))
+            entry, stored = _read_folder(folder)
+            found.append(_as_copy(entry, stored) if _is_copy(folder, stored) else entry)
         except Exception as error:
             log.warning("%s looks like an experiment folder but cannot be read: %s", folder.path, error)
     return found
@@ -215,28 +217,45 @@ def _is_second_name(path: Path) -> bool:
     return path.is_symlink() and os.path.dirname(os.path.realpath(path)) == os.path.realpath(path.parent)
 
 
+def _is_copy(folder: Folder, stored: Folder) -> bool:
+    """Whether the experiment's folder is another one, by its database, and still holds a database."""
+    with suppress(OSError, StoreCorrupt):
+        return stored.database.exists() and not os.path.samefile(stored.path, folder.path)
+    return False
+
+
+def _as_copy(entry: Entry, original: Folder) -> Entry:
+    log.warning("%s is a copy of %s, and is listed as stopped", entry.folder.path, original.path)
+    return replace(entry, status=ExperimentStatus.STOPPED, is_open=False, endpoint=None)
+
+
 def read_folder(folder: Folder) -> Entry:
     """An entry made from the folder alone. Raises StoreError."""
+    return _read_folder(folder)[0]
+
+
+def _read_folder(folder: Folder) -> tuple[Entry, Folder]:
+    """The entry, and the folder that is stored in the database: another one after a move or copy. Raises StoreError."""
     nni_folder.roll_back(folder.database)
     connection = connect_readonly(folder.database)
     try:
         require_ours(connection, folder.database)
-        query = "SELECT id, status, config, created_ms, ended_ms, view_port, view_prefix FROM experiment"
+        query = "SELECT id, status, config, created_ms, ended_ms, view_port, view_prefix, folder FROM experiment"
         row = connection.execute(query).fetchone()
         results = _recorded_results(connection) if row is not None else ""
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             raise classified(folder.database, error) from error
         connection.close()  # NNI's folder is opened in its own way
-        return _read_nni_folder(folder)
+        return _read_nni_folder(folder), folder
     finally:
         connection.close()
     if row is None:
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; its creation was interrupted")
-    id_, status, text, created, ended, port, prefix = row
+    id_, status, text, created, ended, port, prefix, stored = row
     config = stored_config.read(text, folder.database)
     is_open = not ExperimentStatus(status).is_closed
-    return Entry(
+    entry = Entry(
         id=id_,
         folder=folder,
         name=config.get("experimentName"),
@@ -249,6 +268,7 @@ def read_folder(folder: Folder) -> Entry:
         results=results,
         labels=read_labels(folder.path),
     )
+    return entry, Folder(Path(str(stored)))
 
 
 def _read_nni_folder(folder: Folder) -> Entry:
