@@ -48,7 +48,7 @@ async def test_experiment_in_a_read_only_place_is_viewed(
     await _run("mount", "-o", "remount,ro", str(place))
     viewed = await api.post(f"{EXPERIMENTS}/view", json={"id": "exp1", "workingDirectory": str(place)})
     assert viewed.status_code == 200, viewed.text
-    assert (await world.service.entry("exp1")).status is ExperimentStatus.VIEWED
+    assert (await world.commands.entry("exp1")).status is ExperimentStatus.VIEWED
     answer = await api.get(f"{EXPERIMENTS}/exp1/trials")
     assert (answer.status_code, len(answer.json()["trials"]) > 0) == (200, True), answer.text
 

@@ -48,14 +48,14 @@ async def test_stop_of_an_experiment_with_a_newer_schema_is_refused(
         else:
             with closing(sqlite3.connect(folder.database)) as connection:
                 connection.execute("PRAGMA user_version = 99")
-        await world.supervisor._try_open(await world.service.entry(id_))
+        await world.supervisor._try_open(await world.commands.entry(id_))
     answer = await api.post(f"{EXPERIMENTS}/newer/stop")
     assert (answer.status_code, ended) == (409, [])
     assert "is not stopped, and its trials go on" in answer.text and "use the version that wrote it" in answer.text
     assert (await api.post(f"{EXPERIMENTS}/stop")).status_code == 409
     assert ended == ["broken"], "the others are stopped"
-    assert ((await world.service.entry("newer")).is_open, world.service.is_open("newer")) == (True, True)
-    assert (await world.service.entry("broken")).status is ExperimentStatus.STOPPED
+    assert ((await world.commands.entry("newer")).is_open, world.commands.is_open("newer")) == (True, True)
+    assert (await world.commands.entry("broken")).status is ExperimentStatus.STOPPED
 
 
 async def test_stop_of_an_experiment_whose_loop_fails_tells_the_fault(
