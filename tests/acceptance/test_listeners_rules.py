@@ -134,7 +134,7 @@ class Listeners:
 
 def _pages() -> list[tuple[str, str]]:
     """(method, path) of the pages, from their own table."""
-    without_service = PagesContext(service=cast(Any, None), version="", analysis=cast(Any, None))
+    without_service = PagesContext(commands=cast(Any, None), version="", analysis=cast(Any, None))
     found = []
     for route in create_pages(without_service).routes:
         methods = getattr(route, "methods", None) or {"GET"}

@@ -65,7 +65,7 @@ def test_trials_that_obey_sigterm_end_at_once(nnictl: CommandLine) -> None:
     daemon.call("POST", f"/experiments/{id_}/stop")
     took_s = time.monotonic() - began
     print(f"stopped in {took_s:.3f} s")
-    assert _jobs(daemon, id_) == {}
+    assert _processes(daemon, id_) == {}  # the keeper may have ended, too
     assert took_s < 1
 
 
@@ -89,9 +89,15 @@ def _check_stream(states: list[dict[str, Any]], id_: str, last: str) -> None:
 
 def _jobs(daemon: Daemon, id_: str) -> dict[int, str]:
     """Process id → folder of the attempt, for what the keeper started."""
-    mark, keeper, found = f"{daemon.data / id_ / 'trials'}/", daemon.keeper_pid(), {}
+    keeper = daemon.keeper_pid()
+    return {pid: folder for pid, (folder, parent) in _processes(daemon, id_).items() if parent == keeper}
+
+
+def _processes(daemon: Daemon, id_: str) -> dict[int, tuple[str, int]]:
+    """Process id → (folder of the attempt, its parent's id), for the attempts' processes and what these started."""
+    mark, found = f"{daemon.data / id_ / 'trials'}/", {}
     for process in psutil.process_iter(["ppid", "environ"]):
         folder = (process.info["environ"] or {}).get("NNI_SYS_DIR", "")
-        if folder.startswith(mark) and process.info["ppid"] == keeper:
-            found[int(process.pid)] = folder
+        if folder.startswith(mark):
+            found[int(process.pid)] = folder, int(process.info["ppid"])
     return found
