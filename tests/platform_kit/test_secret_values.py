@@ -83,6 +83,7 @@ def test_ordinary_code_is_kept(line: str) -> None:
     assert masked_line("+" + line) == ("+" + line, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("length", [100, 4000, 2**18])
 @pytest.mark.parametrize(
     "piece", ["a=", "key=", "token=", "a='", "-a ", "--key ", 'key="\\', "://", "://a:", "\\\n", " "]

@@ -26,6 +26,7 @@ class TestHive(HiveContract):
     pass
 
 
+@pytest.mark.thorough
 def test_suite_of_the_package_runs_outside_the_repository(tmp_path: Path, installed: Path) -> None:
     """The suite imported `tests.platforms`, which no package of ours has."""
     shutil.copytree(_PACKAGE, tmp_path / "nni-hive")
