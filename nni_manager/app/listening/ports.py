@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ipaddress
 import socket
@@ -13,6 +12,7 @@ from typing import Any
 
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
+from nni_manager.platform_kit.threads import to_its_end
 
 #: Fewest characters of a token.
 SHORTEST_TOKEN = 16
@@ -99,14 +99,7 @@ def reserve(host: str, port: int, *, options: str = "") -> Reserved:
 async def reserve_in_thread(choose: Callable[[], Reserved]) -> Reserved:
     """Calls `choose` in a thread, as it resolves host names. When cancelled, the port is released. Raises what `choose`
     raises."""
-    reserving = asyncio.ensure_future(asyncio.to_thread(choose))
-    try:
-        return await asyncio.shield(reserving)
-    except asyncio.CancelledError:
-        await asyncio.wait({reserving})  # else the next attempt would find the port taken
-        if not reserving.cancelled() and reserving.exception() is None:
-            reserving.result().give_back()
-        raise
+    return await to_its_end(choose, undo=Reserved.give_back)  # else the next attempt would find the port taken
 
 
 def http_address(host: str, port: int, *, tls: bool = False) -> str:

@@ -18,6 +18,7 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
 from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.threads import to_its_end
 from trial_runner.wire.descriptors import Descriptor
 
 log = logging.getLogger(__name__)
@@ -145,15 +146,9 @@ class LocalKeeper:
             raise PlatformUnavailable(f"the keeper did not start: {await asyncio.to_thread(self._last_words)}")
 
     async def _begun(self) -> int:
-        """As `_begin`, in a thread, which is waited for when this is cancelled."""
-        beginning = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        """As `_begin`, in a thread."""
         try:
-            return await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            await asyncio.wait({beginning})
-            if not beginning.cancelled() and beginning.exception() is None:
-                os.close(beginning.result())
-            raise
+            return await to_its_end(self._begin, undo=os.close)
         finally:
             self._started.set()
 

@@ -12,13 +12,13 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.config import admission, experiment_file
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.threads import to_its_end
 from nni_manager.store.folder import Folder
 
 T = TypeVar("T")
@@ -62,18 +62,10 @@ def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> Cod
 
 
 async def in_thread(work: Callable[[IsWanted], T]) -> T:
-    """Runs blocking work in a thread. On cancellation the work is told to stop and waited for: threads cannot be
-    interrupted, and a folder being written cannot be removed."""
+    """Runs blocking work in a thread. On cancellation the work is told to stop and waited for: a folder being written
+    cannot be removed."""
     is_over = threading.Event()
-    working = asyncio.ensure_future(asyncio.to_thread(work, lambda: not is_over.is_set()))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        is_over.set()
-        await asyncio.wait({working})
-        with suppress(asyncio.CancelledError):
-            working.exception()  # retrieved, so that it is not logged
-        raise
+    return await to_its_end(lambda: work(lambda: not is_over.is_set()), stop=is_over.set)
 
 
 def find_or_pack(code_directory: Path, folder: Path, is_wanted: IsWanted) -> Path:

@@ -17,6 +17,7 @@ from nni_manager.config import admission
 from nni_manager.domain.endpoint import Endpoint, EndpointWish
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.platform_kit.threads import to_its_end
 from nni_manager.scheduler.experiments import experiment_folder, preflight, warm_start
 from nni_manager.scheduler.experiments.code import in_thread
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
@@ -188,18 +189,16 @@ class Launcher:
 
 @asynccontextmanager
 async def _reopened(entry: Entry, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> AsyncIterator[None]:
-    """Resumes the stopped experiment in its folder; restores its former status on failure. When cancelled, it waits for
-    the thread, which may still store that the experiment runs."""
-    reopen = partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how)
-    reopening = asyncio.ensure_future(asyncio.to_thread(reopen))
+    """Resumes the stopped experiment in its folder; restores its former status on failure."""
+
+    def restore(status: ExperimentStatus) -> None:
+        experiment_folder.restore_status(entry.folder, status, entry.ended_ms or now_ms)
+
+    before = await to_its_end(partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how), undo=restore)
     try:
-        await asyncio.shield(reopening)
         yield
     except BaseException:
-        await asyncio.wait({reopening})
-        if not reopening.cancelled() and reopening.exception() is None:
-            status, ended_ms = reopening.result(), entry.ended_ms or now_ms
-            await asyncio.to_thread(experiment_folder.restore_status, entry.folder, status, ended_ms)
+        await asyncio.to_thread(restore, before)
         raise
 
 

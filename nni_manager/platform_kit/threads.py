@@ -1,0 +1,37 @@
+"""Blocking work in a thread, which cannot be interrupted: a cancelled caller waits for its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def to_its_end(
+    work: Callable[[], T], *, stop: Callable[[], object] | None = None, undo: Callable[[T], object] | None = None
+) -> T:
+    """Runs `work` in a thread and returns its result. Raises what it raises.
+
+    When the caller is cancelled, `stop` asks the work to end early, the work's end is waited for, and `undo`, in a
+    thread as well, gets the result that nobody takes: a file or a port that stays open, a state that stays stored.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        if stop is not None:
+            stop()
+        await asyncio.wait({working})
+        if _succeeded(working) and undo is not None:
+            await asyncio.to_thread(undo, working.result())
+        raise
+
+
+def _succeeded(working: asyncio.Future[T]) -> bool:
+    """Whether the work returned; its exception counts as retrieved, so that it is not logged."""
+    with suppress(asyncio.CancelledError):
+        return working.exception() is None
+    return False

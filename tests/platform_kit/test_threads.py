@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from nni_manager.platform_kit.threads import to_its_end
+
+pytestmark = pytest.mark.unit
+
+
+class _Work:
+    """Blocks in its thread until it may end. `error`: what it raises then."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+        self.may_end = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self.begun = asyncio.Event()
+
+    def __call__(self) -> str:
+        self._loop.call_soon_threadsafe(self.begun.set)
+        assert self.may_end.wait(20)
+        if self._error is not None:
+            raise self._error
+        return "result"
+
+
+async def _cancelled(waiting: asyncio.Future[str], work: _Work) -> None:
+    """Cancels the caller while the work is under way."""
+    await work.begun.wait()
+    waiting.cancel()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+
+async def test_the_result_of_the_work_is_returned() -> None:
+    undone: list[int] = []
+    assert await to_its_end(lambda: 3, undo=undone.append) == 3
+    assert not undone
+
+
+async def test_what_the_work_raises_is_raised() -> None:
+    undone: list[object] = []
+    with pytest.raises(ZeroDivisionError):
+        await to_its_end(lambda: 1 // 0, undo=undone.append)
+    assert not undone
+
+
+async def test_a_cancelled_caller_waits_for_the_end_and_the_result_is_undone() -> None:
+    work, undone = _Work(), list[str]()
+    waiting = asyncio.ensure_future(to_its_end(work, undo=undone.append))
+    await _cancelled(waiting, work)
+    assert not undone
+    work.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert undone == ["result"]
+
+
+async def test_a_cancelled_caller_tells_the_work_to_stop() -> None:
+    work = _Work()
+    waiting = asyncio.ensure_future(to_its_end(work, stop=work.may_end.set))
+    await work.begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_work_that_fails_after_the_cancellation_leaves_nothing_to_undo(caplog: pytest.LogCaptureFixture) -> None:
+    work, undone = _Work(OSError("the disk is full")), list[str]()
+    waiting = asyncio.ensure_future(to_its_end(work, undo=undone.append))
+    await _cancelled(waiting, work)
+    work.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not undone
+    assert not caplog.records
