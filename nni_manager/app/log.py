@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
+from typing import TextIO
 
+from nni_manager.client import daemon_log
 from nni_manager.scheduler import experiment_log
 
+#: Lines after which the log's size is looked at.
+_LOOK_EVERY = 1000
 
-def set_up(level: str) -> None:
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """`own_file`: begun anew when it is large, where standard error writes to it."""
+
+    def __init__(self, own_file: Path) -> None:
+        super().__init__(sys.stderr)
+        self._own_file = own_file
+        self._lines = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        self._lines += 1
+        if self._lines % _LOOK_EVERY == 0:
+            daemon_log.renew(self._own_file)
+
+
+def set_up(level: str, data_directory: Path) -> None:
     """`level`: fatal, error, warning, info, debug or trace."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError(data_directory / daemon_log.LOG_FILE)
     handler.setFormatter(experiment_log.Formatter(suffix=_experiment))
     root = logging.getLogger()
     root.addHandler(handler)

@@ -70,7 +70,7 @@ def serve(settings: Settings, *, listen: bool, trials: bool, auto: bool, ready_f
         ports.check_exposure(settings)
     if listen and trials:
         trial_listener.check(settings)
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.data_dir)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent may have blocked SIGTERM and SIGINT
     reserves.allow_many()
     return uvloop.run(_serve(settings, listen=listen, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))

@@ -7,20 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from nni_manager.client.address import POINTER_FILE, Address, find, read_pointer
+from nni_manager.client.daemon_log import LOG_FILE, put_aside
 from nni_manager.client.data_directory import LOCK, is_taken, lost_service, make_data_directory, open_lock
 from nni_manager.domain.errors import Ending, InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
 from trial_runner.wire.descriptors import try_lock
 
-#: File in the data directory for the output of a daemon in the background.
-LOG_FILE = "daemon.log"
-#: Size of that file from which a start begins a new one.
-_LOG_BYTES = 8 * 2**20
 #: Lock in the data directory, held by the command that starts the daemon.
 START_LOCK = "start.lock"
 #: Seconds to wait for another command that starts the daemon; seconds after which a sentence says so.
@@ -133,7 +130,7 @@ def _command(data_dir: Path) -> list[str]:
 
 
 def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Popen[bytes]:
-    _put_aside(data_dir / LOG_FILE)
+    put_aside(data_dir / LOG_FILE)  # a daemon that is ending writes on into its own
     with open(data_dir / LOG_FILE, "ab") as log:
         return subprocess.Popen(
             command,
@@ -144,14 +141,6 @@ def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Po
             pass_fds=(writer,),
             start_new_session=True,
         )
-
-
-def _put_aside(log: Path) -> None:
-    """Begins a new log where the present one is large; one earlier is kept. A daemon that is ending writes on into its
-    own."""
-    with suppress(OSError):
-        if log.stat().st_size > _LOG_BYTES:
-            log.replace(log.with_name(f"{log.name}.1"))
 
 
 def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> NniManagerError:
