@@ -89,19 +89,19 @@ def status_of(client: httpx.Client) -> str:
     return str(client.get("check-status").json()["status"])
 
 
-def test_nni_answers_have_the_fields_that_clients_read(shared: Daemon) -> None:
-    id_ = create(shared, TRIAL, maxTrialNumber=3)
-    shared.wait(id_, "DONE")
+def test_nni_answers_have_the_fields_that_clients_read(shared: Daemon, tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    id_ = create(shared, f"while ! [ -e '{go_on}' ]; do sleep 0.02; done\n{TRIAL}", maxTrialNumber=4)
+    shared.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     with nni(shared, id_) as client:
-        client.post("trial-jobs", json={"x": 0.125})  # refused: the limit is reached
-        concurrency = "experiment?update_type=TRIAL_CONCURRENCY"
-        client.put(concurrency, json={"params": {"trialConcurrency": 0}})  # the tuner would be faster
-        client.put("experiment?update_type=MAX_TRIAL_NUM", json={"params": {"maxTrialNumber": 4}})
-        client.post("trial-jobs", json={"x": 0.125})
-        client.put(concurrency, json={"params": {"trialConcurrency": 2}})
-        shared.wait_for(id_, lambda state: state["status"] == "DONE" and state["counts"].get("SUCCEEDED") == 3)
+        own = client.post("trial-jobs", json={"x": 0.125})
+        go_on.touch()
+        shared.wait(id_, "DONE")
+        refused = client.post("trial-jobs", json={"x": 0.125})
         found = {path: client.get(path).json() for path in READS}
         version = client.get("version").text
+    assert own.json() == {"sequenceId": 2}
+    assert refused.status_code == 409 and "maxTrialNumber" in refused.json()["error"]
     assert found["check-status"] == {"status": "DONE", "errors": []}
     assert len(version.split(".")) == 3
     assert not any(isinstance(answer, dict) and "error" in answer for answer in found.values())
