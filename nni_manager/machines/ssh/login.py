@@ -8,7 +8,7 @@ of the manager. A password or a key file of the config is used alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -91,6 +91,7 @@ async def _connect(
             own_port = port if port != DEFAULT_PORT else None
             login.config = await asyncio.to_thread(UserConfig.read, host, user, own_port)
             judge.known = login.config.known_hosts
+        login.keys = await asyncio.to_thread(_unlocked, credential)
         async with _in_time(login):
             connection = await _verified(login, tunnel)
     except (asyncssh.Error, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as error:
@@ -98,6 +99,16 @@ async def _connect(
     if tunnel is not None:
         connection.set_tunnel(tunnel)
     return connection
+
+
+def _unlocked(credential: Credential) -> Sequence[asyncssh.SSHKeyPair]:
+    """The credential's private key, none where it goes by another. Raises as `asyncssh.connect` does.
+
+    A locked one takes a second of work or several, for which the server must not be said to be silent.
+    """
+    if credential.key_file is None or credential.password is not None:
+        return ()
+    return asyncssh.load_keypairs([credential.key_file], credential.passphrase)
 
 
 @asynccontextmanager
@@ -170,8 +181,8 @@ def _own_options(login: HostLogin) -> dict[str, Any]:
         return own
     if credential.passphrase is not None:
         own["passphrase"] = credential.passphrase
-    if credential.key_file is not None:
-        own["client_keys"] = [credential.key_file]
+    if login.keys:
+        own["client_keys"] = login.keys
     elif login.config is not None and login.config.key_files is not None:
         own.update(login.config.key_files.options())
     return own

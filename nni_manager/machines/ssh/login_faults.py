@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import asyncssh
@@ -26,6 +27,8 @@ class HostLogin:
     credential: Credential = field(repr=False)
     judge: HostKeyJudge
     config: UserConfig | None = None
+    #: The credential's private key, unlocked.
+    keys: Sequence[asyncssh.SSHKeyPair] = field(default=(), repr=False)
     connection: asyncssh.SSHClientConnection | None = None
 
     @property

@@ -103,6 +103,7 @@ def check(daemon: Daemon, workspace: Workspace, id: str, trials: int) -> None:
     for trial in found:
         folder = workspace.blobs.folder / "nni-experiments" / id / trial["id"]
         assert trial["finalValue"] == json.loads((folder / "parameter.cfg").read_text())["parameters"]["x"]
+        until((folder / "odd").exists)  # the runner tells an end before the compute has uploaded all files
         assert (folder / "odd").read_text() == "it's|$HOME|`id`|${{inputs.x}}|\"|"
         assert trial["link"].startswith("https://ml.azure.com/runs/")
     assert TOKEN not in daemon.log() + (daemon.data / id / "log" / "nnimanager.log").read_text()

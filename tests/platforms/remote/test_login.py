@@ -7,13 +7,16 @@ import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
+from asyncssh import public_key
 
 from nni_manager.machines.ledger import Demand
+from nni_manager.machines.ssh import login_faults
 from nni_manager.machines.ssh.address import Credential, Entry
 from nni_manager.machines.ssh.bootstrap import arrive
 from nni_manager.machines.ssh.login import log_in, logged_in
@@ -73,6 +76,25 @@ async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphras
     entry = machine.entry(password=None, sshKeyFile=str(tmp_path / "key"), sshPassphrase=passphrase)
     assert words in (await only(entry, "login", Severity.WRONG)).fix
     await only({**entry, "sshPassphrase": "0pen"}, "login", Severity.FINE)
+
+
+async def test_time_that_a_key_takes_is_no_silence_of_the_server(
+    machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_file, slow = public_key.read_file, str(tmp_path / "key")
+    read: list[float] = []
+
+    def read_slowly(path: Any, *how: Any) -> Any:
+        if path == slow and not read:
+            read.append(time.monotonic())
+            time.sleep(3)
+        return read_file(path, *how)
+
+    machine.keys.append(_key(tmp_path / "key"))
+    monkeypatch.setattr(login_faults, "CONNECT_S", 2.0)
+    monkeypatch.setattr(public_key, "read_file", read_slowly)
+    await only(machine.entry(password=None, sshKeyFile=slow), "login", Severity.FINE)
+    assert read
 
 
 async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProcessMachine) -> None:
