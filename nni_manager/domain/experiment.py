@@ -107,6 +107,10 @@ class HoldCode(StrEnum):
     INTERNAL = "INTERNAL"
 
 
+#: Holds that end without a person, so waiting for the experiment goes on.
+PASSING_HOLDS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE, HoldCode.STORE_UNAVAILABLE})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     code: HoldCode

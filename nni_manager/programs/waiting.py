@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nni_manager.client.formats import direction, number
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import PASSING_HOLDS, ExperimentStatus
 from nni_manager.domain.trial_status import TrialStatus, ended, failed
 from nni_manager.programs import pareto_set, progress
 from nni_manager.programs.progress import Display, State
@@ -149,10 +149,6 @@ class StreamEnds:
             )
         self._in_a_row += 1
         return _WAITS_S[self._in_a_row - 1]
-
-
-#: Holds that end without a person, so waiting goes on.
-PASSING_HOLDS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE, HoldCode.STORE_UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from nni_manager.domain.endpoint import Endpoint
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import experiments
 from nni_manager.store.index import index
@@ -66,6 +66,26 @@ async def test_an_experiment_gets_a_port_of_its_own(
     assert listener.endpoints == {id_: await recorded(world, id_)} == {id_: Endpoint(port=8888, prefix="my/pre")}
     await api.post(f"{EXPERIMENTS}/{id_}/stop")
     assert listener.endpoints == {} and await endpoint_of(api, id_) is None and await recorded(world, id_) is None
+
+
+@pytest.mark.parametrize("port", [8888, 8889])
+async def test_a_refused_id_leaves_the_endpoint_of_the_experiment_that_has_it(
+    api: httpx.AsyncClient, world: World, listener: FakeEndpoints, port: int
+) -> None:
+    assert (await create(api, world, id="mine", endpoint={"port": 8888})).status_code == 201
+    world.supervisor.shared.warnings.set("mine", ExperimentWarning(code="ODD", message="it is odd"))
+    again = await create(api, world, id="mine", endpoint={"port": port})
+    assert again.status_code == 409 and "choose another id" in again.text
+    assert listener.endpoints == {"mine": Endpoint(port=8888, prefix="")}
+    assert world.supervisor.shared.warnings.of("mine")
+
+
+async def test_one_id_is_given_to_one_of_two_at_a_time(
+    api: httpx.AsyncClient, world: World, listener: FakeEndpoints
+) -> None:
+    answers = await asyncio.gather(*(create(api, world, id="mine", endpoint={"port": port}) for port in (8888, 8889)))
+    assert sorted(answer.status_code for answer in answers) == [201, 409]
+    assert listener.endpoints == {"mine": await recorded(world, "mine")}
 
 
 async def test_no_endpoint_unless_requested(api: httpx.AsyncClient, world: World, listener: FakeEndpoints) -> None:

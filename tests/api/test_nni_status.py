@@ -65,11 +65,21 @@ async def test_a_change_is_seen_at_once(api: httpx.AsyncClient, world: World) ->
     with experiment.changes.watch() as news:
         experiment.loop.inbox.put_on_hold(hold)
         await news.wait()
-    assert (await api.get(path(id_))).json() == {"status": "RUNNING", "errors": ["the tuner raised ValueError"]}
+    assert (await api.get(path(id_))).json() == {"status": "ERROR", "errors": ["the tuner raised ValueError"]}
     await world.commands.resume(id_)
-    assert (await api.get(path(id_))).json()["errors"] == []
+    assert (await api.get(path(id_))).json() == {"status": "RUNNING", "errors": []}
     await world.commands.stop(id_)
     assert (await api.get(path(id_))).json()["status"] == "STOPPED"
+
+
+async def test_a_hold_that_ends_by_itself_is_no_error(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await created(api, world)
+    experiment = world.commands.at_work(id_)
+    assert experiment is not None
+    hold = Hold(code=HoldCode.TUNER_SILENT, sentence="the tuner is silent")
+    await experiment.database.write(lambda c: experiments.set_hold(c, hold, 5))
+    experiment.changes.note()
+    assert (await api.get(path(id_))).json() == {"status": "RUNNING", "errors": ["the tuner is silent"]}
 
 
 async def test_done_ends_when_a_limit_is_raised(api: httpx.AsyncClient, world: World) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fake_manager import state
 
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.programs.waiting import PASSING_HOLDS, judge, passing_hold
+from nni_manager.domain.experiment import PASSING_HOLDS, ExperimentStatus, HoldCode
+from nni_manager.programs.waiting import judge, passing_hold
 
 pytestmark = pytest.mark.unit
 

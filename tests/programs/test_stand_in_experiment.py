@@ -147,6 +147,31 @@ def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
     run(code, folder, str(launching.free_port()))
 
 
+def test_run_ends_where_only_a_person_can_go_on(folder: Path) -> None:
+    (folder / "broken.py").write_text("""if True:
+        from nni.tuner import Tuner
+        class Broken(Tuner):
+            def update_search_space(self, search_space):
+                pass
+            def generate_parameters(self, *_, **__):
+                raise ValueError("boom")
+    """)
+    code = """if True:
+        import sys
+        from nni.experiment import Experiment
+        from nni.experiment.config import CustomAlgorithmConfig
+        experiment = Experiment("local")
+        experiment.config.trial_command = "python3 trial.py"
+        experiment.config.search_space = {}
+        experiment.config.tuner = CustomAlgorithmConfig(code_directory=".", class_name="broken.Broken")
+        experiment.config.max_trial_number = 1
+        experiment.config.trial_concurrency = 1
+        print("ended with", experiment.run(int(sys.argv[1])))
+    """
+    told = run(code, folder, str(launching.free_port()))
+    assert "is on hold" in told and "ValueError: boom" in told and "ended with False" in told
+
+
 def test_without_nni_manager_it_says_what_to_install(folder: Path) -> None:
     code = """if True:
         from nni.experiment import Experiment

@@ -16,7 +16,7 @@ from starlette.types import Scope, Send
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import ROOT, experiment_of, json_text
-from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
+from nni_manager.domain.experiment import PASSING_HOLDS, ExperimentStatus, StoredExperiment
 from nni_manager.scheduler.experiments.commands import Readable
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store.experiment import experiments
@@ -99,7 +99,16 @@ class StatusAnswers:
 
 
 def _response(row: StoredExperiment, live: Live, status: ExperimentStatus | None = None) -> Response:
-    return json_text(json.dumps({"status": status or row.status, "errors": overview.errors(row, live)}))
+    return json_text(json.dumps({"status": status or _status(row, live), "errors": overview.errors(row, live)}))
+
+
+def _status(row: StoredExperiment, live: Live) -> ExperimentStatus:
+    """The status as NNI has it, which knows no hold: a program that waits for the end would wait for ever where only a
+    person can go on."""
+    held = overview.hold(row, live)
+    if held is None or held.code in PASSING_HOLDS or row.status.is_closed:
+        return row.status
+    return ExperimentStatus.ERROR
 
 
 async def show_metadata(request: Request, context: ApiContext, id_: str) -> Response:

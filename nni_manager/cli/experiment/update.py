@@ -28,7 +28,7 @@ def update() -> None:
 @update.command()
 @connected
 @selection.id_argument
-@click.option("--value", "-v", required=True, type=click.IntRange(1, 1000), help="How many trials run at a time.")
+@click.option("--value", "-v", required=True, type=click.IntRange(1, 100_000), help="How many trials run at a time.")
 def concurrency(connect: Connect, *, id: str | None, value: int) -> None:
     """Change trialConcurrency."""
     _change(connect, id, "trialConcurrency", value)

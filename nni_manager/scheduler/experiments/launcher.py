@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,14 +35,18 @@ class Launcher:
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._shared = supervisor.shared
+        #: Ids of experiments that are being created.
+        self._creating: set[str] = set()
 
     async def create(self, submission: Submission) -> str:
         """Returns the new id. A failure leaves nothing behind."""
         spec, id_ = submission.spec, submission.id
         await asyncio.to_thread(admission.check, spec)
-        with self._supervisor.opening():
+        with self._supervisor.opening(), self._alone(id_):
             submission = await warm_start.with_results(submission, self._supervisor)
             folder, connections = Folder(Path(spec.working_directory) / id_), self._shared.connections
+            # first: an endpoint would replace the one of an experiment of this id, and be closed with the refusal
+            await self._supervisor.index.read(lambda c: _require_free(c, submission, folder))
             findings = await preflight.look(spec, submission.secrets, connections, folder, submission.environment)
             async with self._with_endpoint(id_, submission.endpoint) as endpoint:
                 preflight.warn(findings, self._shared.warnings, id_)
@@ -79,6 +83,17 @@ class Launcher:
                 await self._supervisor.write(lambda c: index.put(c, viewed))
                 self._supervisor.give_up(id)
                 self._supervisor.viewed.add(id)
+
+    @contextmanager
+    def _alone(self, id: str) -> Iterator[None]:
+        """A context in which no other experiment of this id is created. Raises Conflict while one is."""
+        if id in self._creating:
+            raise Conflict(f"an experiment {id} is being created; choose another id")
+        self._creating.add(id)
+        try:
+            yield
+        finally:
+            self._creating.discard(id)
 
     # The port
 
@@ -203,13 +218,18 @@ async def _reopened(entry: Entry, endpoint: Endpoint | None, now_ms: int, how: R
 
 
 def _announce(connection: sqlite3.Connection, submission: Submission, folder: Folder) -> None:
-    """Notes a folder that is about to be created. Raises Conflict if id or folder exist, as its removal would destroy
-    them."""
+    """Notes a folder that is about to be created. Raises Conflict as `_require_free`: its removal would destroy what is
+    there."""
+    _require_free(connection, submission, folder)
+    index.set_leftover(connection, submission.id, folder)
+
+
+def _require_free(connection: sqlite3.Connection, submission: Submission, folder: Folder) -> None:
+    """Raises Conflict if id or folder exist."""
     id_, is_chosen = submission.id, submission.is_id_chosen
     if index.find(connection, id_) is not None or not (folder.is_free or (is_chosen and folder.is_laid_out)):
         advice = "choose another id" if is_chosen else "try again"
         raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; {advice}")
-    index.set_leftover(connection, id_, folder)
 
 
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:

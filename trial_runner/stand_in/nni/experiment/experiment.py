@@ -193,8 +193,9 @@ class Experiment:
         while True:
             try:
                 for state in self._manager.events():
-                    if state["status"] in ("DONE", "STOPPED", "ERROR"):
-                        return state["status"] != "ERROR"
+                    is_good = _verdict(state)
+                    if is_good is not None:
+                        return is_good
             except Unreachable:  # a daemon that is started again goes on
                 pass
             time.sleep(_AGAIN_S)
@@ -225,6 +226,19 @@ class Experiment:
         if answer.status >= 300:
             raise RuntimeError("{} {}: {}".format(method, path, content.decode("utf-8", "replace")))
         return content
+
+
+def _verdict(state: Any) -> bool | None:
+    """What waiting for an experiment ends with at this state; None: it goes on. What stopped it is printed."""
+    from nni_manager.programs.waiting import judge
+
+    if state["status"] in ("DONE", "STOPPED"):
+        return True
+    end = None if state["status"] == "STOPPING" else judge(state)
+    if end is None:
+        return None
+    print(end.text, flush=True)
+    return False
 
 
 def _of(given: Any) -> Experiment:
