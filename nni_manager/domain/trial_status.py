@@ -37,6 +37,11 @@ OPEN_STATUSES = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.UNKNOWN)
 FAILED_STATUSES = (TrialStatus.FAILED, TrialStatus.SYS_CANCELED)
 
 
+def has_open(counts: Mapping[str, int]) -> bool:
+    """Whether some trial waits or runs."""
+    return any(counts.get(status) for status in OPEN_STATUSES)
+
+
 def ended(counts: Mapping[str, int]) -> int:
     """The number of trials that have ended, with any status."""
     return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)

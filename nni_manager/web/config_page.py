@@ -203,7 +203,7 @@ def dimension(one: Mapping[str, Any]) -> Dimension:
     if low is not None or high is not None:
         values = f"{formats.cell(low)} … {formats.cell(high)}"
     observed = [formats.cell(one["observed"][end]) for end in ("min", "max")]
-    seen = " … ".join(dict.fromkeys(observed)) if all(observed) else ""
+    seen = " … ".join(dict.fromkeys(observed)) if all(observed) and not choices else ""  # choices are no range
     return Dimension(
         name=one["name"],
         type=one["type"] or "not in the search space",

@@ -44,6 +44,7 @@ async def platforms_page(request: Request, *, error: str = "", status: int = 200
         services=[(state, _worst(state)) for state in states],
         line=service_map.line(service.connections),
         names=names,
+        with_secrets=frozenset(one.id for one in service.open_experiments if credentials.known(one.spec)),
         listed=frozenset(state.platform for state in states if any(one.report.is_listed for one in state.machines)),
         error=error,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from nni_manager.config.reading.scalars import seconds
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.trial_status import TrialStatus, ended, failed
+from nni_manager.domain.trial_status import TrialStatus, ended, failed, has_open
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.connection import Connection
 from nni_manager.store.experiment import trial_reads
@@ -63,6 +63,10 @@ class ShownExperiment:
     def failed(self) -> int:
         """Trials that failed, by their own code or by their platform."""
         return failed(self.overview.counts)
+
+    @property
+    def has_open_trials(self) -> bool:
+        return has_open(self.overview.counts)
 
     @property
     def is_viewed(self) -> bool:

@@ -201,6 +201,21 @@ async def test_rows_are_reached_ticked_and_opened_by_keys(browser: Browser, site
         await expect(page).to_have_url(re.compile("/config$"))
 
 
+async def test_two_are_ticked_before_they_are_compared(browser: Browser, site: str, world: World) -> None:
+    await seeded(world, 0)
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/seeded/trials?selected=0&sort=number")
+        await expect(page.locator("#compare")).to_be_disabled()
+        await page.locator("#tick-1").check()
+        await expect(page.locator("#compare-words")).to_have_text("2 ticked")
+        await page.locator("#tick-0").uncheck()
+        await expect(page.locator("#compare")).to_be_disabled()
+        await page.locator("#tick-2").check()
+        await page.locator("#compare").click()
+        await expect(page.locator("#compare-table thead a")).to_have_text(["1", "2"])
+        await page.goto("about:blank")
+
+
 async def test_several_are_killed_after_a_question(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]

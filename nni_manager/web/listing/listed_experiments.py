@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
-from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus, ended
+from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus, ended, has_open
 from nni_manager.scheduler.changes import Changes
 from nni_manager.store import stored_config
 from nni_manager.store.connection import Connection
@@ -112,6 +112,11 @@ class ListedExperiment:
     @property
     def spark(self) -> str:
         return formats.spark_points(self.course)
+
+    @property
+    def has_open_trials(self) -> bool:
+        """Where its trials are not known, some may run."""
+        return self.summary is None or has_open(self.summary.counts)
 
     @property
     def may_stop(self) -> bool:

@@ -10,7 +10,6 @@ function isWriting(target) {
 
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") return void document.activeElement?.closest("details.menu[open]")?.removeAttribute("open");
   if (isWriting(event.target)) return;
   if (isGoing && event.key in goes) return void go(event);
   isGoing = event.key === "g";
@@ -37,12 +36,6 @@ function search(event) {
 }
 
 addEventListener("keydown", pressed);
-// A menu closes when the reader presses beside it.
-addEventListener("click", (event) => {
-  for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (!menu.contains(event.target)) menu.removeAttribute("open");
-  }
-});
 const button = document.getElementById("show-keys");
 if (button) {
   button.hidden = false;

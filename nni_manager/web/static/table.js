@@ -7,6 +7,8 @@ import { state } from "./state.js";
 
 const part = document.getElementById("trials-part");
 const COLUMNS = `nni_manager.columns.${document.body.dataset.id}`;
+/** As `table_pages.py` has it. */
+const MOST_COMPARED = 20;
 let current = null;
 let seen = matching();
 
@@ -68,6 +70,15 @@ function ticked(event) {
   state.set({ selected: [...chosen].join(",") });
 }
 
+function offer() {
+  const button = document.getElementById("compare");
+  if (!button) return;
+  const count = part.querySelectorAll("input[name=tick]:checked").length;
+  button.disabled = count < 2;
+  const words = count > MOST_COMPARED ? `${count} ticked: the first ${MOST_COMPARED} are compared` : `${count} ticked`;
+  document.getElementById("compare-words").textContent = count ? words : "tick two or more";
+}
+
 // Forms
 
 function submitted(event) {
@@ -114,6 +125,7 @@ function matching() {
 function replaced() {
   choose();
   mark();
+  offer();
   const isAtTop = scrollY < 200 && (state.get("page") ?? "1") === "1";
   const more = matching() - seen;
   const button = document.getElementById("new-trials") ?? made();
@@ -139,9 +151,11 @@ addEventListener("keydown", pressed);
 document.addEventListener("click", clicked);
 document.addEventListener("change", (event) => {
   ticked(event);
+  if (event.target.name === "tick") offer();
   if (event.target.form?.id === "view") event.target.form.requestSubmit();
 });
 document.addEventListener("submit", submitted);
 document.addEventListener("replaced", replaced);
 restore();
 mark();
+offer();

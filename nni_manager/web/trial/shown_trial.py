@@ -33,6 +33,8 @@ Json = dict[str, Any]
 #: Ends of which the last lines of stderr are shown at once.
 _SHOWN_AT_ONCE = ("FAILED", "SYS_CANCELED")
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
+#: What is less is shown as 0.
+_SHORTEST_MS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,12 @@ class ShownTrial:
         moments = sorted(_moments(self.row), key=lambda moment: moment.ms)
         before = [moments[0], *moments[:-1]]
         pairs = zip(before, moments, strict=True)
-        return tuple(replace(now, after=duration(now.ms - then.ms) if now.ms > then.ms else "") for then, now in pairs)
+        return tuple(replace(now, after=_after(now.ms - then.ms)) for then, now in pairs)
+
+
+def _after(ms: int) -> str:
+    """Empty: too little to be shown."""
+    return "" if ms < _SHORTEST_MS else duration(ms)
 
 
 async def shown(commands: ExperimentCommands, id: str, trial: str, place: Json, now_ms: int) -> ShownTrial:
