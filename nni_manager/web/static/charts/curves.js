@@ -10,7 +10,7 @@ import { axis, choosableAxis, nameOf, plot, resultAxis } from "./plot.js";
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "curves",
-    extra: () => ({ selected: figure.dataset.selected }), // of a trial's page; else the page's address says it
+    extra: () => ({ selected: chosenIn(figure, state).join(",") || null }),
     axes: { x: "logstep", y: "logy" },
     empty: ({ curves, band }) =>
       curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with a trial's first one.",
@@ -18,9 +18,15 @@ export function mount(figure, { state }) {
   });
 }
 
+// The trials that the page's address selects, and the one that the figure is about.
+function chosenIn({ dataset }, state) {
+  const own = dataset.selected === undefined ? [] : [Number(dataset.selected)];
+  return [...new Set([...selectedIn(state), ...own])];
+}
+
 async function draw(answer, within) {
   const { state, figure } = within;
-  const chosen = [...new Set([...selectedIn(state), Number(figure.dataset.selected ?? -1)])];
+  const chosen = chosenIn(figure, state);
   const sorted = [...answer.curves].sort(onTop);
   const scale = horizontal(answer, state.get("x"));
   const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
@@ -88,8 +94,7 @@ function line({ number, status, why, rank, x, y }, of, chosen, scale) {
 
 // Several that are selected are told apart by colour and name.
 function selectedLook(number, chosen, theme) {
-  const several = chosen.filter((one) => one >= 0).length > 1;
-  if (!several) return { colour: theme.accent, name: "selected" };
+  if (chosen.length < 2) return { colour: theme.accent, name: "selected" };
   return { colour: theme.series[Math.max(chosen.indexOf(number), 0) % theme.series.length], name: `trial ${number}` };
 }
 
