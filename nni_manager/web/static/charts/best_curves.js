@@ -79,7 +79,7 @@ async function draw({ curves, x }, within) {
   if (!drawn.length) return within.frame.show({ title: "Best so far", count, columns, rows });
   const scale = scaleOf(drawn, x);
   const exporter = await plot(within, drawn.map((curve, index) => trace(curve, index, scale)), {
-    xaxis: x === "clock" ? axis(scale.title, scale.more) : choosableAxis(scale.title, within.state, "logx"),
+    xaxis: x === "clock" ? axis(scale.title, scale.more) : choosableAxis(scale.title, within.state, "logx", scale.more),
     yaxis: resultAxis("best so far", within.state),
   });
   within.frame.show({ title: titleOf(drawn) + leftOut(hidden(drawn, within.state)), count, columns, rows, exporter });
@@ -87,9 +87,9 @@ async function draw({ curves, x }, within) {
 
 function scaleOf(curves, x) {
   if (x === "clock") return { title: AXES.clock, more: { type: "date" }, of: (at) => new Date(at).toISOString() };
-  if (x === "number") return { title: "number of the trial", more: { type: "linear" }, of: (at) => at };
+  if (x === "number") return { title: "number of the trial", more: { whole: true }, of: (at) => at };
   const [unit, size] = durationUnit(curves.reduce((most, curve) => Math.max(most, curve.x.at(-1)), 0));
-  return { title: `${AXES.elapsed} (${unit})`, more: { type: "linear" }, of: (at) => at / size };
+  return { title: `${AXES.elapsed} (${unit})`, more: {}, of: (at) => at / size };
 }
 
 function trace({ id, name, x, y }, index, scale) {

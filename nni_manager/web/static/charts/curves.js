@@ -38,9 +38,9 @@ async function draw(answer, within) {
   return { ...table(answer), title: title(answer) + leftOut(hidden(answer, log)), count: counted(answer), exporter };
 }
 
-function across({ title: text, type }, state) {
+function across({ title: text, type, whole }, state) {
   if (type === "date") return axis(text, { type, uirevision: text });
-  return choosableAxis(text, state, "logstep", { uirevision: text });
+  return choosableAxis(text, state, "logstep", { whole, uirevision: text });
 }
 
 const ORDER = { running: 0, top: 1, selected: 2 };
@@ -53,9 +53,9 @@ function onTop(one, other) {
 // Steps, durations since each trial's start in the unit that fits, or times of day.
 function horizontal({ curves }, x) {
   if (x === "clock") return { title: "time (UTC)", type: "date", of: (value) => value };
-  if (x !== "elapsed") return { title: "step", type: "linear", of: (value) => value };
+  if (x !== "elapsed") return { title: "step", whole: true, of: (value) => value };
   const [unit, size] = durationUnit(extent(curves.map((curve) => curve.x.at(-1) ?? 0))?.[1] ?? 0);
-  return { title: `time since the trial's start (${unit})`, type: "linear", of: (value) => value / size };
+  return { title: `time since the trial's start (${unit})`, of: (value) => value / size };
 }
 
 // The others' 10 to 90 per cent, and their median.

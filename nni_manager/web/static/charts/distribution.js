@@ -31,7 +31,7 @@ async function draw(answer, within) {
     margin: { r: 48 },
     shapes: log && hasNoPlace(answer.quantiles.p50) ? [] : median(answer),
     xaxis: resultAxis(name, state),
-    yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero" }),
+    yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero", whole: true }),
     yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
   });
   if (!frame.body.dataset.filters) listen(within);
