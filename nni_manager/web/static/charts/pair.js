@@ -9,6 +9,7 @@ import { extent, number, placed, plain, short } from "./formats.js";
 import { Frame } from "./frame.js";
 import { axis, isNarrow, plot } from "./plot.js";
 import { choices, range } from "./ranges.js";
+import { logarithmic } from "./sketch/axes.js";
 
 const COLOURS = {
   title: { text: "rank of the median", side: "right", font: { size: 11 } },
@@ -17,6 +18,9 @@ const COLOURS = {
   thickness: 10,
   outlinewidth: 0,
 };
+
+// Of a log axis.
+const MOST_TICKS = 6;
 
 // Asks for nothing while there are fewer than two parameters with a value.
 export async function mount(figure, { state }) {
@@ -89,7 +93,8 @@ async function draw({ a, b, cells }, within, menus) {
 // Edges of the cells of one side in its order, and how its axis is drawn.
 function sides({ kind, log, edges, ...all }) {
   if (kind !== "choice") {
-    const look = { type: log ? "log" : "linear", exponentformat: "power", range: ends(edges, log) };
+    const range = ends(edges, log);
+    const look = log ? { type: "log", range, ...logTicks(...range) } : { type: "linear", exponentformat: "power", range };
     return { size: edges.length - 1, edges, axis: look };
   }
   const ticktext = placed(all).map((text) => plain(short(text, 12)));
@@ -104,6 +109,12 @@ function ends(edges, log) {
 }
 
 // Rows from the bottom, cells from the left; null: no trial.
+// As charts without the library have them: the library would write a power, and between powers a digit alone.
+function logTicks(low, high) {
+  const ticks = logarithmic(low, high, MOST_TICKS);
+  return { tickvals: ticks.map(({ at }) => 10 ** at), ticktext: ticks.map(({ text }) => text) };
+}
+
 function grid(cells, width, height) {
   const table = Array.from({ length: height }, () => Array(width).fill(null));
   for (const cell of cells) table[cell.j][cell.i] = { ...cell, score: cell.rank };
