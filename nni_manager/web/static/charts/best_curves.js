@@ -1,5 +1,6 @@
 // The best so far of several experiments, as steps: by number of trial, by time since the first, or by the clock.
 
+import { ask } from "./asking.js";
 import { colours, onTheme } from "./colours.js";
 import { durationUnit, finite } from "./formats.js";
 import { Frame } from "./frame.js";
@@ -50,7 +51,7 @@ function choices(figure, state, chosen) {
 
 async function curveOf(figure, { id, name }, x) {
   const address = `${figure.dataset.api}/${id}/analysis/results?x=${x}`;
-  const response = await fetch(address, { headers: { Accept: "application/json" } });
+  const response = await ask(address, { headers: { Accept: "application/json" } });
   if (!response.ok) throw new Error(`${name}: status ${response.status}`);
   const { direction, best, points } = await response.json();
   return { id, name, direction, ...steps(best, points) };
