@@ -76,7 +76,7 @@ async function draw({ curves, x }, within) {
   );
   const columns = ["experiment", "name", "number", x === "number" ? "x" : "x (ms)", "best so far"];
   const count = `${drawn.length} of ${curves.length} experiments have a result`;
-  within.frame.say(drawn.length ? "" : "No result yet: the curves begin with the first one.");
+  within.frame.say(drawn.length ? "" : "None of these experiments has a result.");
   if (!drawn.length) return within.frame.show({ title: "Best so far", count, columns, rows });
   const scale = scaleOf(drawn, x);
   const exporter = await plot(within, drawn.map((curve, index) => trace(curve, index, scale)), {

@@ -1,6 +1,6 @@
 // Learning curves: the top k, the selected and the running ones; of all others a band.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { colours, faded, scored } from "./colours.js";
 import { count, durationUnit, extent, finite } from "./formats.js";
 import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
@@ -12,8 +12,8 @@ export function mount(figure, { state }) {
     question: "curves",
     extra: () => ({ selected: chosenIn(figure, state).join(",") || null }),
     axes: { x: "logstep", y: "logy" },
-    empty: ({ curves, band }) =>
-      curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with a trial's first one.",
+    empty: ({ of, curves, band }) =>
+      curves.length || band?.x.length ? "" : without("intermediate result", of, "a curve begins with a trial's first one"),
     draw,
   });
 }

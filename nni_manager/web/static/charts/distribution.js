@@ -1,6 +1,6 @@
 // How results are spread: a histogram, and the share of trials below each value.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { extent, number, percent } from "./formats.js";
 import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
@@ -14,7 +14,7 @@ export function mount(figure, { state }) {
   run(figure, state, {
     question: "distribution",
     axes: { x: "logy", y: "logn" },
-    empty: ({ bins }) => (bins.length ? "" : "No result yet: the distribution begins with the first one."),
+    empty: ({ of, bins }) => (bins.length ? "" : without("result", of, "the distribution begins with the first one")),
     draw,
   });
 }

@@ -1,6 +1,6 @@
 // The result of each trial with the best so far: by number, elapsed time or clock.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { durationUnit, extent, finite, moment, number, plain } from "./formats.js";
 import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
@@ -17,8 +17,7 @@ export function mount(figure, { state }) {
     question: "results",
     axes: { x: "logx", y: "logy" },
     extra: () => view.zoom,
-    empty: ({ of, points }) =>
-      points.number.length ? "" : of ? "No trial has a result." : "No result yet: the first trial brings it.",
+    empty: ({ of, points }) => (points.number.length ? "" : without("result", of, "the first trial brings it")),
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);
