@@ -85,11 +85,11 @@ def _own_parameters(connection: sqlite3.Connection) -> None:
     draw = random.Random(3)
     for number in range(SEEDED):
         connection.execute(
-            "UPDATE trials SET record = ? WHERE sequence_id = ?", (_record(number, _values(draw)), number)
+            "UPDATE trials SET record = ? WHERE sequence_id = ?", (record(number, _values(draw)), number)
         )
 
 
-def _record(number: int, values: dict[str, Any]) -> str:
+def record(number: int, values: dict[str, Any]) -> str:
     return Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values).record()
 
 
@@ -105,7 +105,7 @@ def _trials(count: int, steps: int) -> Iterator[dict[str, Any]]:
         times = (began, began, ended)
         final = (result, json.dumps(result), result, number + 1)
         yield {
-            "trial": (number, trial_id, status, number, _record(number, values), *times, steps, *final),
+            "trial": (number, trial_id, status, number, record(number, values), *times, steps, *final),
             "id": trial_id,
             "place": f"machine-{at % 2}",
             "began": began,

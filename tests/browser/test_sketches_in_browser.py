@@ -14,7 +14,7 @@ from tests.api.world import World
 from tests.browser.charted import charted
 from tests.browser.objectives import with_objectives
 from tests.browser.shared_page import opened
-from tests.browser.test_charts_in_browser import LISTEN, LONG_MS, chart, state_of
+from tests.browser.test_charts_in_browser import LISTEN, LONG_MS, chart, drawn, state_of
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -176,28 +176,31 @@ async def test_a_sketch_follows_theme_width_axes_and_filters(browser: Browser, s
         assert "NaN" not in await drawn.inner_html() and asked == []
 
 
-#: Kind of an axis, values → its ticks.
-TICKS: list[tuple[str, list[Any], list[str]]] = [
-    ("linear", [0, 100_000], ["0", "20,000", "40,000", "60,000", "80,000", "100,000"]),
-    ("linear", [-0.2, None, "NaN", 0.2], ["−0.2", "−0.1", "0", "0.1", "0.2"]),
-    ("log", [0, 0.001, 10], ["0.001", "0.01", "0.1", "1", "10"]),
-    ("log", [2, 3], ["2", "2.2", "2.4", "2.6", "2.8", "3"]),
-    ("date", [0, 7_200_000], ["01-01 00:00", "00:30", "01:00", "01:30", "02:00"]),
-    ("linear", [], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+#: An axis, values → its ticks.
+TICKS: list[tuple[dict[str, Any], list[Any], list[str]]] = [
+    ({"type": "linear"}, [0, 100_000], ["0", "20,000", "40,000", "60,000", "80,000", "100,000"]),
+    ({"type": "linear"}, [-0.2, None, "NaN", 0.2], ["−0.2", "−0.1", "0", "0.1", "0.2"]),
+    ({"type": "log"}, [0, 0.001, 10], ["0.001", "0.01", "0.1", "1", "10"]),
+    ({"type": "log"}, [2, 3], ["2", "2.2", "2.4", "2.6", "2.8", "3"]),
+    ({"type": "date"}, [0, 7_200_000], ["01-01 00:00", "00:30", "01:00", "01:30", "02:00"]),
+    ({"type": "linear"}, [], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    ({"type": "linear", "whole": True}, [0, 1], ["0", "1"]),
+    ({"type": "linear", "whole": True}, [0, 100], ["0", "20", "40", "60", "80", "100"]),
+    ({"type": "log", "whole": True}, [1, 3], ["1", "2", "3"]),
 ]
 
 
 async def test_axes_have_round_ticks(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 1)
-    script = """async ([type, values]) => {
+    script = """async ([axis, values]) => {
       const root = document.baseURI.split("experiments/")[0];
       const {scaleOf} = await import(new URL("static/charts/sketch/axes.js", root).href);
-      return scaleOf({type}, values, [0, 500], 0).ticks.map(({text}) => text);
+      return scaleOf(axis, values, [0, 500], 0).ticks.map(({text}) => text);
     }"""
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted/config")
-        for kind, values, ticks in TICKS:
-            assert await page.evaluate(script, [kind, values]) == ticks, (kind, values)
+        for axis, values, ticks in TICKS:
+            assert await page.evaluate(script, [axis, values]) == ticks, (axis, values)
 
 
 async def test_durations_in_charts_have_the_form_of_the_page(browser: Browser, site: str, world: World) -> None:
@@ -231,3 +234,28 @@ async def test_without_javascript_the_curve_is_there(browser: Browser, site: str
         picture = chart(page, "results").get_by_role("img", name="Result by trial, best so far")
         await expect(picture).to_be_visible()
         assert await picture.evaluate("image => image.naturalWidth") == 480
+
+
+#: The ticks of an axis of the library's.
+_LIBRARY_TICKS = """([name, axis]) => {
+  const texts = document.querySelectorAll(`#chart-${name} .${axis}tick text`);
+  return [...texts].map(one => one.textContent);
+}"""
+
+
+async def test_whole_numbers_have_no_fractions_between_them(browser: Browser, site: str, world: World) -> None:
+    """Neither in the sketch, nor when the library draws, nor after a zoom into few trials and back."""
+    await charted(world, "charted", 2, steps=2)
+    zoom = "range => Plotly.relayout(document.querySelector('#chart-results .chart-body'), range)"
+    async with page_of(browser, viewport=_LAPTOP) as page:
+        await page.goto(f"{site}/experiments/charted")
+        for name, axis in (("results", "x"), ("curves", "x"), ("distribution", "y"), ("timeline", "y2")):
+            figure = await drawn(page, name)
+            await expect(figure.locator(f".{axis}tick text").first).to_be_visible(timeout=LONG_MS)
+            ticks = await page.evaluate(_LIBRARY_TICKS, [name, axis])
+            assert ticks and not [text for text in ticks if "." in text], (name, ticks)
+        await page.evaluate(zoom, {"xaxis.range": [5.6, 6.4]})
+        await expect(chart(page, "results").locator(".xtick text")).to_have_text(["6"])
+        await page.evaluate(zoom, {"xaxis.range": [0, 100]})
+        await expect(chart(page, "results").locator(".xtick text")).not_to_have_count(101)
+        assert "20" in await page.evaluate(_LIBRARY_TICKS, ["results", "x"])

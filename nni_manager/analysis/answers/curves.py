@@ -51,7 +51,7 @@ def answer(asked: Asked) -> dict[str, Any]:
         "band": _band([read[position].values for position in band.tolist()]),
         "sample": min(_BAND, len(others)),
         "shown": len(curves),
-        "of": int((mask & (trials["steps"] > 0)).sum()),
+        "of": int((mask & ((trials["steps"] > 0) | ~np.isin(trials["status"], selection.OPEN))).sum()),
         "notNumbers": not_numbers,
         "clipped": 0,
     }

@@ -262,9 +262,9 @@ def _begin(asked: Asked, positions: Integers, before: Importance | None) -> Impo
     found = Importance(len(positions), len(chosen), before.values if before else [])
     parameters = _parameters(trials, chosen)
     if len(chosen) < LEAST_TRIALS:
-        found.sentence = f"importance needs at least {LEAST_TRIALS} trials with a result; there are {len(chosen)}"
+        found.sentence = f"Importance needs at least {LEAST_TRIALS} trials with a result; there are {len(chosen)}."
     elif not parameters:
-        found.sentence = "no parameter differs between the trials"
+        found.sentence = "No parameter differs between the trials."
     if found.sentence:
         found.values, found.is_done = [], True
         return found
@@ -297,7 +297,7 @@ def _compute(found: Importance, parameters: list[_Parameter], results: Floats, i
         found.values = sorted(shares.items(), key=lambda share: -share[1])
     except Exception as error:  # whatever optuna makes of odd values
         log.debug("importance", exc_info=True)
-        found.values, found.sentence = [], f"it cannot be computed of these trials ({error})"
+        found.values, found.sentence = [], f"Importance cannot be computed of these trials ({error})."
     found.is_done = True
 
 

@@ -1,5 +1,6 @@
 // The best so far of several experiments, as steps: by number of trial, by time since the first, or by the clock.
 
+import { ask } from "./asking.js";
 import { colours, onTheme } from "./colours.js";
 import { durationUnit, finite } from "./formats.js";
 import { Frame } from "./frame.js";
@@ -50,7 +51,7 @@ function choices(figure, state, chosen) {
 
 async function curveOf(figure, { id, name }, x) {
   const address = `${figure.dataset.api}/${id}/analysis/results?x=${x}`;
-  const response = await fetch(address, { headers: { Accept: "application/json" } });
+  const response = await ask(address, { headers: { Accept: "application/json" } });
   if (!response.ok) throw new Error(`${name}: status ${response.status}`);
   const { direction, best, points } = await response.json();
   return { id, name, direction, ...steps(best, points) };
@@ -75,11 +76,11 @@ async function draw({ curves, x }, within) {
   );
   const columns = ["experiment", "name", "number", x === "number" ? "x" : "x (ms)", "best so far"];
   const count = `${drawn.length} of ${curves.length} experiments have a result`;
-  within.frame.say(drawn.length ? "" : "No result yet: the curves begin with the first one.");
+  within.frame.say(drawn.length ? "" : "None of these experiments has a result.");
   if (!drawn.length) return within.frame.show({ title: "Best so far", count, columns, rows });
   const scale = scaleOf(drawn, x);
   const exporter = await plot(within, drawn.map((curve, index) => trace(curve, index, scale)), {
-    xaxis: x === "clock" ? axis(scale.title, scale.more) : choosableAxis(scale.title, within.state, "logx"),
+    xaxis: x === "clock" ? axis(scale.title, scale.more) : choosableAxis(scale.title, within.state, "logx", scale.more),
     yaxis: resultAxis("best so far", within.state),
   });
   within.frame.show({ title: titleOf(drawn) + leftOut(hidden(drawn, within.state)), count, columns, rows, exporter });
@@ -87,9 +88,9 @@ async function draw({ curves, x }, within) {
 
 function scaleOf(curves, x) {
   if (x === "clock") return { title: AXES.clock, more: { type: "date" }, of: (at) => new Date(at).toISOString() };
-  if (x === "number") return { title: "number of the trial", more: { type: "linear" }, of: (at) => at };
+  if (x === "number") return { title: "number of the trial", more: { whole: true }, of: (at) => at };
   const [unit, size] = durationUnit(curves.reduce((most, curve) => Math.max(most, curve.x.at(-1)), 0));
-  return { title: `${AXES.elapsed} (${unit})`, more: { type: "linear" }, of: (at) => at / size };
+  return { title: `${AXES.elapsed} (${unit})`, more: {}, of: (at) => at / size };
 }
 
 function trace({ id, name, x, y }, index, scale) {

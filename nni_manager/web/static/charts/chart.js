@@ -72,6 +72,12 @@ export function entriesOf(state) {
   return [...(all[Symbol.iterator] ? all : Object.entries(all))];
 }
 
+// Why a chart has nothing to draw. `what`: "result" or the like; `of`: how many trials there are; `begins`: with what the
+// chart begins.
+export function without(what, of, begins) {
+  return of ? `No trial has ${/^[aeiou]/.test(what) ? "an" : "a"} ${what}.` : `No ${what} yet: ${begins}.`;
+}
+
 // "showing 5,000 of 83,412 trials · 3 results are no numbers · 4 outliers hidden"
 function counted({ shown, of, notNumbers, clipped }) {
   const parts = [];

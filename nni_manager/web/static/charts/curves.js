@@ -1,6 +1,6 @@
 // Learning curves: the top k, the selected and the running ones; of all others a band.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { colours, faded, scored } from "./colours.js";
 import { count, durationUnit, extent, finite } from "./formats.js";
 import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
@@ -10,17 +10,23 @@ import { axis, choosableAxis, nameOf, plot, resultAxis } from "./plot.js";
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "curves",
-    extra: () => ({ selected: figure.dataset.selected }), // of a trial's page; else the page's address says it
+    extra: () => ({ selected: chosenIn(figure, state).join(",") || null }),
     axes: { x: "logstep", y: "logy" },
-    empty: ({ curves, band }) =>
-      curves.length || band?.x.length ? "" : "No intermediate result yet: a curve begins with a trial's first one.",
+    empty: ({ of, curves, band }) =>
+      curves.length || band?.x.length ? "" : without("intermediate result", of, "a curve begins with a trial's first one"),
     draw,
   });
 }
 
+// The trials that the page's address selects, and the one that the figure is about.
+function chosenIn({ dataset }, state) {
+  const own = dataset.selected === undefined ? [] : [Number(dataset.selected)];
+  return [...new Set([...selectedIn(state), ...own])];
+}
+
 async function draw(answer, within) {
   const { state, figure } = within;
-  const chosen = [...new Set([...selectedIn(state), Number(figure.dataset.selected ?? -1)])];
+  const chosen = chosenIn(figure, state);
   const sorted = [...answer.curves].sort(onTop);
   const scale = horizontal(answer, state.get("x"));
   const traces = [...band(answer.band), ...sorted.map((curve) => line(curve, sorted.length, chosen, scale))];
@@ -32,9 +38,9 @@ async function draw(answer, within) {
   return { ...table(answer), title: title(answer) + leftOut(hidden(answer, log)), count: counted(answer), exporter };
 }
 
-function across({ title: text, type }, state) {
+function across({ title: text, type, whole }, state) {
   if (type === "date") return axis(text, { type, uirevision: text });
-  return choosableAxis(text, state, "logstep", { uirevision: text });
+  return choosableAxis(text, state, "logstep", { whole, uirevision: text });
 }
 
 const ORDER = { running: 0, top: 1, selected: 2 };
@@ -47,9 +53,9 @@ function onTop(one, other) {
 // Steps, durations since each trial's start in the unit that fits, or times of day.
 function horizontal({ curves }, x) {
   if (x === "clock") return { title: "time (UTC)", type: "date", of: (value) => value };
-  if (x !== "elapsed") return { title: "step", type: "linear", of: (value) => value };
+  if (x !== "elapsed") return { title: "step", whole: true, of: (value) => value };
   const [unit, size] = durationUnit(extent(curves.map((curve) => curve.x.at(-1) ?? 0))?.[1] ?? 0);
-  return { title: `time since the trial's start (${unit})`, type: "linear", of: (value) => value / size };
+  return { title: `time since the trial's start (${unit})`, of: (value) => value / size };
 }
 
 // The others' 10 to 90 per cent, and their median.
@@ -88,8 +94,7 @@ function line({ number, status, why, rank, x, y }, of, chosen, scale) {
 
 // Several that are selected are told apart by colour and name.
 function selectedLook(number, chosen, theme) {
-  const several = chosen.filter((one) => one >= 0).length > 1;
-  if (!several) return { colour: theme.accent, name: "selected" };
+  if (chosen.length < 2) return { colour: theme.accent, name: "selected" };
   return { colour: theme.series[Math.max(chosen.indexOf(number), 0) % theme.series.length], name: `trial ${number}` };
 }
 

@@ -1,19 +1,20 @@
 // How results are spread: a histogram, and the share of trials below each value.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { colours, faded } from "./colours.js";
-import { extent, number } from "./formats.js";
+import { extent, number, percent } from "./formats.js";
 import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
 import { axis, choosableAxis, isNarrow, nameOf, plot, resultAxis } from "./plot.js";
 import { range } from "./ranges.js";
 
-const SHARE = { range: [0, 1], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
+const SHARES = [0, 0.25, 0.5, 0.75, 1];
+const SHARE = { range: [0, 1], tickvals: SHARES, ticktext: SHARES.map(percent) };
 
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "distribution",
     axes: { x: "logy", y: "logn" },
-    empty: ({ bins }) => (bins.length ? "" : "No result yet: the distribution begins with the first one."),
+    empty: ({ of, bins }) => (bins.length ? "" : without("result", of, "the distribution begins with the first one")),
     draw,
   });
 }
@@ -31,7 +32,7 @@ async function draw(answer, within) {
     margin: { r: 48 },
     shapes: log && hasNoPlace(answer.quantiles.p50) ? [] : median(answer),
     xaxis: resultAxis(name, state),
-    yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero" }),
+    yaxis: choosableAxis("trials", state, "logn", { rangemode: "tozero", whole: true }),
     yaxis2: axis("share of trials", { ...SHARE, overlaying: "y", side: "right", showgrid: false }),
   });
   if (!frame.body.dataset.filters) listen(within);
@@ -56,8 +57,8 @@ function histogram(bins) {
 function share({ edf }) {
   if (!edf?.x.length) return [];
   const line = { color: colours().series[1], width: 2, shape: "hv" };
-  const hovertemplate = "%{y:.1%} are at most %{x:.6g}<extra></extra>";
-  const place = { type: "scatter", mode: "lines", x: edf.x, y: edf.share, yaxis: "y2" };
+  const hovertemplate = "%{text} are at most %{x:.6g}<extra></extra>";
+  const place = { type: "scatter", mode: "lines", x: edf.x, y: edf.share, text: edf.share.map(percent), yaxis: "y2" };
   return [{ ...place, name: "share at or below", line, hovertemplate }];
 }
 

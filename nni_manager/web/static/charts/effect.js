@@ -1,6 +1,6 @@
 // What each parameter does to the result: binned, the most important first. A region that is framed is a filter.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { choosing } from "./choosing.js";
 import { colours } from "./colours.js";
 import { columnsOf } from "./columns.js";
@@ -24,8 +24,8 @@ export function mount(figure, { state }) {
     question: "effect",
     axes: { y: "logy" },
     extra: () => ({ parameter: state.get("effect") }),
-    empty: ({ parameters }) =>
-      parameters.some(({ bins }) => bins.length) ? "" : "No result yet: results tell the effect of a parameter.",
+    empty: ({ of, parameters }) =>
+      parameters.some(({ bins }) => bins.length) ? "" : without("result", of, "results tell the effect of a parameter"),
     draw: (answer, within) => draw(answer, within, view),
   });
   new ResizeObserver(() => view.body && view.body.clientWidth !== view.drawnAt && chart.render()).observe(figure);

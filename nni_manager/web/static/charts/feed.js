@@ -2,6 +2,7 @@
 // What the reader asks for, and what the experiment ends with, is there at once; else drawing has its pace.
 
 import { live } from "../live.js";
+import { ask } from "./asking.js";
 import { pace } from "./pace.js";
 
 const FIRST_RETRY_MS = 1000;
@@ -122,7 +123,7 @@ export class Feed {
     const headers = { Accept: "application/json" };
     if (asking.address === this.#known.address && this.#known.tag) headers["If-None-Match"] = this.#known.tag;
     const began = performance.now();
-    const response = await fetch(asking.address, { headers, signal: asking.controller.signal });
+    const response = await ask(asking.address, { headers, signal: asking.controller.signal });
     if (response.status === 304 || this.#asking !== asking) return;
     if (!response.ok) throw new Error(await reasonIn(response));
     const text = await response.text();

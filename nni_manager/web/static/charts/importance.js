@@ -9,6 +9,8 @@ import { axis, plot } from "./plot.js";
 const STATES = { computing: "The importance is being computed." };
 // Pixels of a bar with its label, and around all of them; as many as fit into a chart of the usual height.
 const [BAR, AROUND, FITTING] = [18, 60, 14];
+// Bars that are shorter than this part of the longest have their share beside them: it would not fit into them.
+const SHORT = 0.2;
 
 export function mount(figure, { state }) {
   run(figure, state, {
@@ -23,6 +25,8 @@ async function draw(answer, within) {
   const { frame, state } = within;
   const sorted = [...answer.importances].sort((one, other) => one.value - other.value);
   const theme = colours();
+  const shares = sorted.map(({ value }) => 100 * value);
+  const least = SHORT * shares.at(-1);
   frame.body.style.height = sorted.length > FITTING ? `${BAR * sorted.length + AROUND}px` : "";
   const exporter = await plot(
     within,
@@ -30,24 +34,24 @@ async function draw(answer, within) {
       {
         type: "bar",
         orientation: "h",
-        x: sorted.map(({ value }) => value),
+        x: shares,
         y: sorted.map((_, index) => index),
         customdata: sorted.map(({ name }) => plain(name)),
         marker: { color: theme.series[0] },
         text: sorted.map(({ value }) => plain(percent(value))),
-        textposition: "auto",
+        textposition: shares.map((share) => (share < least ? "outside" : "auto")),
         textangle: 0,
         constraintext: "none",
         textfont: { size: 11 },
         insidetextfont: { color: theme.panel },
         cliponaxis: false,
-        hovertemplate: "%{customdata}: %{x:.4g}<br>a click shows its effect<extra></extra>",
+        hovertemplate: "%{customdata}: %{x:.4g} %<br>a click shows its effect<extra></extra>",
       },
     ],
     {
       showlegend: false,
       dragmode: false,
-      xaxis: axis("share of the importance", { tickformat: ".0%", rangemode: "tozero" }),
+      xaxis: axis("share of the importance", { ticksuffix: " %", rangemode: "tozero" }),
       yaxis: axis("", {
         tickvals: sorted.map((_, index) => index),
         ticktext: sorted.map(({ name }) => plain(short(name))),

@@ -1,7 +1,7 @@
 // Two parameters: the rank of results in each cell of a grid, never interpolated. A click opens a cell's best trial.
 
 import { live } from "../live.js";
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { choosing } from "./choosing.js";
 import { colours, rankScale } from "./colours.js";
 import { columnsOf, forget } from "./columns.js";
@@ -9,6 +9,7 @@ import { extent, number, placed, plain, short } from "./formats.js";
 import { Frame } from "./frame.js";
 import { axis, isNarrow, plot } from "./plot.js";
 import { choices, range } from "./ranges.js";
+import { logarithmic } from "./sketch/axes.js";
 
 const COLOURS = {
   title: { text: "rank of the median", side: "right", font: { size: 11 } },
@@ -18,17 +19,26 @@ const COLOURS = {
   outlinewidth: 0,
 };
 
+// Of a log axis.
+const MOST_TICKS = 6;
+
 // Asks for nothing while there are fewer than two parameters with a value.
 export async function mount(figure, { state }) {
   const frame = new Frame(figure);
-  const names = (await columnsOf(figure)).parameters.filter(({ present }) => present).map(({ name }) => name);
+  const columns = await columnsOf(figure);
+  const names = columns.parameters.filter(({ present }) => present).map(({ name }) => name);
   if (names.length > 1) return begin(figure, state, frame, names);
-  frame.say("Two parameters are compared here; trials with two are not there yet.");
+  frame.say(`Two parameters are compared here; ${lacking(columns)}.`);
   const end = live.onRevision(() => {
     end();
     forget(figure);
     mount(figure, { state });
   });
+}
+
+function lacking({ parameters, total }) {
+  if (parameters.length === 1) return "this experiment has one";
+  return total ? "no trial has two" : "trials with two are not there yet";
 }
 
 function begin(figure, state, frame, names) {
@@ -41,7 +51,7 @@ function begin(figure, state, frame, names) {
   const chart = {
     question: "pair",
     extra: () => ({ a: state.get("a"), b: state.get("b") }),
-    empty: ({ cells }) => (cells.length ? "" : "No result yet: a cell is coloured by the results of its trials."),
+    empty: ({ of, cells }) => (cells.length ? "" : without("result", of, "a cell is coloured by the results of its trials")),
     draw: (answer, within) => draw(answer, within, menus),
   };
   run(figure, state, chart, frame);
@@ -89,13 +99,20 @@ async function draw({ a, b, cells }, within, menus) {
 // Edges of the cells of one side in its order, and how its axis is drawn.
 function sides({ kind, log, edges, ...all }) {
   if (kind !== "choice") {
-    const look = { type: log ? "log" : "linear", exponentformat: "power", range: ends(edges, log) };
+    const range = ends(edges, log);
+    const look = log ? { type: "log", range, ...logTicks(...range) } : { type: "linear", exponentformat: "power", range };
     return { size: edges.length - 1, edges, axis: look };
   }
   const ticktext = placed(all).map((text) => plain(short(text, 12)));
   const places = [...ticktext.keys()];
   const around = [...places, places.length].map((at) => at - 0.5);
   return { size: places.length, edges: around, axis: { type: "linear", tickvals: places, ticktext } };
+}
+
+// As charts without the library have them: the library would write a power, and between powers a digit alone.
+function logTicks(low, high) {
+  const ticks = logarithmic(low, high, MOST_TICKS);
+  return { tickvals: ticks.map(({ at }) => 10 ** at), ticktext: ticks.map(({ text }) => text) };
 }
 
 function ends(edges, log) {

@@ -1,6 +1,6 @@
 // Parallel coordinates on a canvas of our own: parameters, then the result. Brushing an axis filters the page.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { colours } from "./colours.js";
 import { number, placed } from "./formats.js";
 import { part } from "./frame.js";
@@ -20,7 +20,7 @@ export function mount(figure, { state }) {
     question: "parallel",
     axes: { y: "logy" },
     extra: () => ({ axes: state.get("axes") }),
-    empty: ({ lines }) => (lines.number.length ? "" : "No result yet: a line begins with the first one."),
+    empty: ({ of, lines }) => (lines.number.length ? "" : without("result", of, "a line begins with the first one")),
     draw: (answer, within) => draw(Object.assign(view, within, { answer })),
   });
   new ResizeObserver(() => view.body && view.body.clientWidth !== view.drawnAt && chart.render()).observe(figure);

@@ -3,6 +3,8 @@
 import { scored } from "./colours.js";
 
 const ABSENT = 16;
+// Of a bar, in pixels: right of the last axis is the scale of colours.
+const WIDEST = 40;
 
 // Where lines go that have no value on an axis: below it.
 export function absentAt({ bottom }) {
@@ -66,7 +68,7 @@ export function drawCounts(pen, layout, histograms, theme) {
     pen.fillStyle = theme.muted;
     pen.globalAlpha = 0.3;
     counts.forEach((count, at) => {
-      const width = (count / most) * layout.step * 0.2;
+      const width = (count / most) * Math.min(layout.step * 0.2, WIDEST);
       pen.fillRect(axis.x, layout.bottom - (at + 1) * height, width, height - 1);
     });
     pen.globalAlpha = 1;

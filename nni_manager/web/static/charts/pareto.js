@@ -19,7 +19,7 @@ export function mount(figure, { state }) {
   const chart = {
     question: "pareto",
     extra: () => ({ a: state.get("ox"), b: state.get("oy") }),
-    empty: ({ points }) => (points.number.length ? "" : "No trial has a number for every objective yet."),
+    empty: ({ points }) => (points.number.length ? "" : "No trial has a number for every objective."),
     axes: { x: "logox", y: "logoy" },
     draw: (answer, within) => draw(answer, within, menus),
   };

@@ -6,6 +6,7 @@ import { plain } from "./formats.js";
 import { isLog } from "./log_axes.js";
 import { follow, point } from "./opening.js";
 import { walk } from "./walking.js";
+import { settle } from "./whole_axes.js";
 
 let loading = null;
 
@@ -57,6 +58,7 @@ async function drawn({ figure, frame, state }, traces, layout, begun) {
     displayModeBar: isNarrow() ? false : "hover",
     modeBarButtonsToRemove: ["toImage", "lasso2d", "autoScale2d"],
   });
+  await settle(library, frame.body);
   if (!frame.body.dataset.listens) {
     listen(library, { figure, frame, state });
     begun();
@@ -78,6 +80,7 @@ function listen(library, { figure, frame, state }) {
   frame.body.on("plotly_hover", ({ points }) => {
     point(figure, points.map(({ customdata }) => customdata).find(Number.isInteger) ?? null);
   });
+  frame.body.on("plotly_relayout", () => settle(library, frame.body));
   frame.body.on("plotly_unhover", () => point(figure, null));
   const show = (found) => {
     if (found) library.Fx.hover(frame.body, [found.place], found.subplot);
@@ -143,7 +146,7 @@ function common(theme) {
   };
 }
 
-// An axis with its title; `more` wins over what is usual.
+// An axis with its title; `more` wins over what is usual. `whole` in it: no ticks between whole numbers.
 export function axis(title, more = {}) {
   const theme = colours();
   return {

@@ -1,6 +1,6 @@
 // The result of each trial with the best so far: by number, elapsed time or clock.
 
-import { run } from "./chart.js";
+import { run, without } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { durationUnit, extent, finite, moment, number, plain } from "./formats.js";
 import { hasNoPlace, isLog, leftOut } from "./log_axes.js";
@@ -17,8 +17,7 @@ export function mount(figure, { state }) {
     question: "results",
     axes: { x: "logx", y: "logy" },
     extra: () => view.zoom,
-    empty: ({ of, points }) =>
-      points.number.length ? "" : of ? "No trial has a result." : "No result yet: the first trial brings it.",
+    empty: ({ of, points }) => (points.number.length ? "" : without("result", of, "the first trial brings it")),
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);
@@ -42,19 +41,19 @@ async function draw(answer, within, view) {
   return { ...table(answer, name), ...words(answer, name, log), exporter };
 }
 
-function across({ title, type }, state) {
+function across({ title, type, whole }, state) {
   if (type === "date") return axis(title, { type, uirevision: title });
-  return choosableAxis(title, state, "logx", { uirevision: title });
+  return choosableAxis(title, state, "logx", { whole, uirevision: title });
 }
 
 // What an x of the answer is on the axis: a number, a duration in the unit that fits, or a time of day.
 function horizontal({ points, best }, x) {
   const same = (value) => value;
   if (x === "clock") return { title: "end (UTC)", type: "date", of: same, back: utc };
-  if (x !== "elapsed") return { title: "trial number", type: "linear", of: same, back: Number };
+  if (x !== "elapsed") return { title: "trial number", whole: true, of: same, back: Number };
   const [unit, size] = durationUnit(Math.max(extent(points.x)?.[1] ?? 0, extent(best.x)?.[1] ?? 0));
   const title = `time since the start (${unit})`;
-  return { title, type: "linear", of: (value) => value / size, back: (value) => Number(value) * size };
+  return { title, of: (value) => value / size, back: (value) => Number(value) * size };
 }
 
 // One trace for each status, as each has its colour and its shape.

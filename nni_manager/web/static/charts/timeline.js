@@ -38,7 +38,7 @@ async function draw(answer, within, view) {
       showgrid: false,
       zeroline: false,
     }),
-    yaxis2: axis("running", { domain: [0, 0.2], rangemode: "tozero", nticks: 4 }),
+    yaxis2: axis("running", { domain: [0, 0.2], rangemode: "tozero", nticks: 4, whole: true }),
   });
   view.answer = answer;
   if (!figure.dataset.zooms) listen(figure, frame, view);

@@ -18,7 +18,7 @@ export function scaleOf(axis, values, [from, to], beside) {
   const [low, high] = axis.range ?? widened(extent(values.map(forth)) ?? [0, 1], length, beside);
   const place = (at) => from + ((at - low) / (high - low)) * (to - from);
   const room = Math.min(Math.max(length / (from < to ? LEAST_PX.across : LEAST_PX.up), 2), 9) + 1;
-  const ticks = axis.tickvals ? named(axis, length) : (TICKS[axis.type] ?? linear)(low, high, axis.nticks ?? room);
+  const ticks = axis.tickvals ? named(axis, length) : (TICKS[axis.type] ?? linear)(low, high, axis.nticks ?? room, axis.whole);
   return {
     of: (value) => (value === null ? NaN : place(forth(value))),
     back: (pixel) => back(low + ((pixel - from) / (to - from)) * (high - low)),
@@ -44,8 +44,9 @@ function widened([low, high], length, beside) {
   return [low - more, high + more];
 }
 
-function linear(low, high, most) {
-  const step = roundStep((high - low) / most);
+// `isWhole`: with no tick between whole numbers.
+function linear(low, high, most, isWhole) {
+  const step = Math.max(roundStep((high - low) / most), isWhole ? 1 : 0);
   return multiples(low, high, step).map((at) => ({ at, text: inShort(at), isZero: at === 0 }));
 }
 
@@ -65,9 +66,10 @@ function inShort(value) {
   return text.replace("-", "−");
 }
 
-// Powers of ten; within few of them 2 and 5 times those, too; within less than one round values as on a linear axis.
-function logarithmic(low, high, most) {
-  if (high - low < 0.7) return linear(10 ** low, 10 ** high, most).map((tick) => ({ ...tick, at: Math.log10(tick.at) }));
+// Powers of ten; within few of them 2 and 5 times those, too; within less than one round values as on a linear axis. `low`
+// and `high`: powers of ten, as the `at` of each tick.
+export function logarithmic(low, high, most, isWhole) {
+  if (high - low < 0.7) return linear(10 ** low, 10 ** high, most, isWhole).map((tick) => ({ ...tick, at: Math.log10(tick.at) }));
   const every = Math.ceil((high - low) / most);
   const factors = high - low < 2.5 ? [1, 2, 5] : [1];
   const powers = multiples(Math.floor(low), high, every);
