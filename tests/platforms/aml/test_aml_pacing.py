@@ -23,7 +23,7 @@ from tests.platforms import paced_account
 from tests.platforms.aml.aml_world import GOOD, RESOURCE, GivenTokens
 from tests.platforms.paced_account import JOBS, RUN_S, NothingRead, check_lag, most_in, now_s, run_two
 
-pytestmark = [pytest.mark.contract, pytest.mark.looptime]
+pytestmark = [pytest.mark.contract, pytest.mark.looptime, pytest.mark.thorough]
 no_threads = paced_account.no_threads
 _ADDRESS = "http://azure"
 

@@ -12,7 +12,7 @@ from nni_manager.platforms.dlc.platform import DlcPlatform
 from nni_manager.shared_storage.pull import Pull
 from tests.platforms.paced_account import JOBS, RUN_S, NothingRead, check_lag, most_in, now_s, run_two
 
-pytestmark = [pytest.mark.contract, pytest.mark.looptime]
+pytestmark = [pytest.mark.contract, pytest.mark.looptime, pytest.mark.thorough]
 _LIST_LAG_S = 5.0
 _KINDS = (
     (("CreateJob", "StopJob"), account.WRITES_A_SECOND, account.WRITE_BURST),
