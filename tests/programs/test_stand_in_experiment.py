@@ -123,6 +123,7 @@ def test_mistakes_are_told_at_their_line(folder: Path, line: str, error: str) ->
     assert run(code, folder).startswith(error)
 
 
+@pytest.mark.thorough
 def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
     code = """if True:
         import sys

@@ -109,6 +109,7 @@ def test_every_branch_of_a_nested_space_is_proposed_once(at_once: int) -> None:
     assert len(set(proposed)) == 22
 
 
+@pytest.mark.thorough
 def test_a_long_list_is_proposed_once_though_many_run() -> None:
     tuner, running = new({"x": dimension("randint", 0, 300)}, at_once=60), []
     for number in range(300):

@@ -16,7 +16,7 @@ from tests.fakes.openpai.server import RestServer
 from tests.platforms import paced_account
 from tests.platforms.paced_account import JOBS, RUN_S, NothingRead, check_lag, most_in, now_s, run_two
 
-pytestmark = [pytest.mark.contract, pytest.mark.looptime]
+pytestmark = [pytest.mark.contract, pytest.mark.looptime, pytest.mark.thorough]
 no_threads = paced_account.no_threads
 _POLL_S = 5.0
 
