@@ -15,11 +15,13 @@ _LARGE_BYTES = 8 * 2**20
 _OUTPUT = (1, 2)
 
 
-def put_aside(log: Path) -> None:
-    """Moves a large log; who has it open writes on into it. One that cannot be moved stays."""
+def put_aside(log: Path) -> bool:
+    """Moves a large log; processes that have it open write on into it. False: it is not large, or cannot be moved."""
     with suppress(OSError):
         if log.stat().st_size > _LARGE_BYTES:
             log.replace(log.with_name(f"{log.name}.1"))
+            return True
+    return False
 
 
 def renew(log: Path, descriptors: Sequence[int] = _OUTPUT) -> None:
@@ -30,8 +32,7 @@ def renew(log: Path, descriptors: Sequence[int] = _OUTPUT) -> None:
     with suppress(OSError):
         before = log.stat()
         own = [each for each in descriptors if os.path.samestat(os.fstat(each), before)]
-        if own and before.st_size > _LARGE_BYTES:
-            put_aside(log)
+        if own and put_aside(log):
             with open(log, "ab") as new:
                 for each in own:
                     os.dup2(new.fileno(), each)

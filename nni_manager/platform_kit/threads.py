@@ -13,7 +13,7 @@ T = TypeVar("T")
 async def to_its_end(
     work: Callable[[], T], *, stop: Callable[[], object] | None = None, undo: Callable[[T], object] | None = None
 ) -> T:
-    """Runs `work` in a thread and returns its result. Raises what it raises.
+    """Runs `work` in a thread and returns its result. Raises the work's error.
 
     When the caller is cancelled, `stop` asks the work to end early, the work's end is waited for, and `undo`, in a
     thread as well, gets the result that nobody takes: a file or a port that stays open, a state that stays stored.

@@ -25,6 +25,7 @@ def update() -> None:
     """Change an experiment's limits, space, services or labels. Its secrets are given anew here, too."""
 
 
+# the bounds are those of an experiment file, whose model costs time to import
 @update.command()
 @connected
 @selection.id_argument

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 _SHOWN_AT_ONCE = ("FAILED", "SYS_CANCELED")
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 #: What is less is shown as 0.
-_SHORTEST_MS = 100
+_SHORTEST_MS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ import pytest
 from asyncssh import public_key
 
 from nni_manager.machines.ledger import Demand
-from nni_manager.machines.ssh import login_faults
+from nni_manager.machines.ssh import login
 from nni_manager.machines.ssh.address import Credential, Entry
 from nni_manager.machines.ssh.bootstrap import arrive
 from nni_manager.machines.ssh.login import log_in, logged_in
+from nni_manager.machines.ssh.login_faults import HostLogin
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.remote.preflight import look
@@ -81,20 +81,23 @@ async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphras
 async def test_time_that_a_key_takes_is_no_silence_of_the_server(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_file, slow = public_key.read_file, str(tmp_path / "key")
-    read: list[float] = []
+    key, order = str(tmp_path / "key"), list[str]()
+    read_file, in_time = public_key.read_file, login._in_time
 
-    def read_slowly(path: Any, *how: Any) -> Any:
-        if path == slow and not read:
-            read.append(time.monotonic())
-            time.sleep(3)
+    def read_noted(path: Any, *how: Any) -> Any:
+        if path == key:
+            order.append("key")
         return read_file(path, *how)
 
+    def limited(host: HostLogin) -> Any:
+        order.append("limit")
+        return in_time(host)
+
     machine.keys.append(_key(tmp_path / "key"))
-    monkeypatch.setattr(login_faults, "CONNECT_S", 2.0)
-    monkeypatch.setattr(public_key, "read_file", read_slowly)
-    await only(machine.entry(password=None, sshKeyFile=slow), "login", Severity.FINE)
-    assert read
+    monkeypatch.setattr(public_key, "read_file", read_noted)
+    monkeypatch.setattr(login, "_in_time", limited)
+    await only(machine.entry(password=None, sshKeyFile=key), "login", Severity.FINE)
+    assert order[:1] == ["key"] and order[-1:] == ["limit"] and order.count("limit") == 1
 
 
 async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProcessMachine) -> None:
