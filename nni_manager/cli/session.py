@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.client.caller import MANAGER_VARIABLE, ChosenDaemon, choose, connect
+from nni_manager.client.caller import MANAGER_VARIABLE, ChosenDaemon, choose, connect, find
 from nni_manager.domain.environment import DATA_VARIABLE, DEFAULT_DATA_DIRECTORY
 from nni_manager.domain.errors import NotFound
 
@@ -76,6 +76,13 @@ def same_daemon() -> str:
 
 #: Connects to the daemon; a command calls it after checking its own input.
 Connect = Callable[[], "ManagerClient"]
+
+
+def finder() -> Callable[[], ManagerClient | None]:
+    """A function, for any thread, that returns a client of the daemon that runs then; None: none runs, and none is
+    started. It raises as `caller.connect`."""
+    place, substitute = current(), click.get_current_context().obj
+    return (lambda: substitute(place.data_directory)) if substitute else (lambda: find(place))
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:

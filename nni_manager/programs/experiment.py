@@ -9,11 +9,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from nni_manager.client import caller
 from nni_manager.domain.errors import Conflict, NniManagerError
-from nni_manager.programs import configuration, following, records, request, waiting
+from nni_manager.programs import configuration, following, records, request
 from nni_manager.programs.configuration import Config
 from nni_manager.programs.records import Best, Trial, Trials
 
@@ -129,11 +130,7 @@ class Experiment:
 
     def stop(self) -> None:
         """Stops the experiment; returns when its trials have ended. It can be resumed. Quiet for a stopped one."""
-        from nni_manager.client.daemon_end import waiting_for_daemon_end
-
-        client = self._client()
-        with waiting_for_daemon_end(client):
-            client.stop(self.id)
+        self._followed.stop()
 
     def resume(self, *, port: int | None = None, url_prefix: str = "") -> Self:
         """Opens the stopped experiment again, or continues one that is on hold. Arguments: `start`."""
@@ -214,24 +211,15 @@ class Experiment:
     def events(self, *, may_start: bool = True) -> States:
         """Its states, now and after every change, until it is closed or the daemon ends, or `close` of them is called,
         by any thread. `may_start`: as in `goes_on`. Raises Unreachable where the daemon dies."""
-        return self._reached(may_start=may_start).events(self.id)
+        return self._followed.events(may_start=may_start)
 
     def goes_on(self, *, may_start: bool) -> bool:
-        """Whether it may be at work though the stream of its states is over. `may_start`: where no daemon of this
-        machine runs, one is started. Raises NniManagerError with the reason why none starts."""
-        from nni_manager.client.connection import Unreachable
-        from nni_manager.domain.experiment import ExperimentStatus
-
-        try:
-            state = self._reached(may_start=may_start).experiment(self.id)
-        except Unreachable:  # one that dies may still take a connection; the next stream tells
-            return may_start
-        return not ExperimentStatus(state["status"]).is_closed
+        """As `following.FollowedExperiment.goes_on`."""
+        return self._followed.goes_on(may_start=may_start)
 
     def broken_off(self) -> str:
         """Why the stream of its states is over, one sentence. Starts no daemon."""
-        client = caller.find(self._place)
-        return waiting.gone(self.id) if client is None else waiting.broken_off(client, self.id)
+        return self._followed.broken_off()
 
     def __enter__(self) -> Self:
         return self if self.is_started else self.start()
@@ -262,14 +250,9 @@ class Experiment:
         finally:
             self._is_starting = False
 
-    def _reached(self, *, may_start: bool) -> ManagerClient:
-        """The daemon's client. Raises Unreachable where none runs and none may be started."""
-        from nni_manager.client.connection import Unreachable
-
-        client = self._client() if may_start else caller.find(self._place)
-        if client is None:
-            raise Unreachable(waiting.gone(self.id))
-        return client
+    @property
+    def _followed(self) -> following.FollowedExperiment:
+        return following.FollowedExperiment(self.id, self._client, partial(caller.find, self._place))
 
     def _client(self) -> ManagerClient:
         """The daemon's client. It is looked up each time: a daemon ends with its last experiment, and comes back."""

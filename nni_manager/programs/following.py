@@ -1,20 +1,27 @@
-"""Waiting for an experiment in a program: progress, and the question that Ctrl-C asks."""
+"""Following an experiment to its end, also across daemons: progress, and the question that Ctrl-C asks."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.programs import bars
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.programs import bars, waiting
 from nni_manager.programs.progress import Display
 from nni_manager.programs.waiting import ExperimentFailed, StateFeed, States, StreamEnded, StreamEnds, WaitEnd, Watch
 
-#: Seconds between two looks at the time while no state arrives.
-_TICK_S = 0.5
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+#: Seconds to wait for the next daemon after one that was ended on purpose, as by an upgrade; seconds between two looks.
+RETURN_S, _LOOK_S = 60.0, 0.1
+#: Seconds of waiting after which a sentence says so.
+_SILENT_S = 3.0
 
 
 class Followed(Protocol):
@@ -32,6 +39,65 @@ class Followed(Protocol):
     def broken_off(self) -> str: ...
 
 
+class FollowedExperiment:
+    """An experiment whose daemon may be replaced by another while it is followed.
+
+    `connect`: a client of the daemon, which is started if none runs. `find`: a client of the one that runs; None: none.
+    """
+
+    def __init__(self, id: str, connect: Callable[[], ManagerClient], find: Callable[[], ManagerClient | None]) -> None:
+        self.id = id
+        self._connect = connect
+        self._find = find
+
+    def events(self, *, may_start: bool) -> States:
+        """Its states, until it is closed or the daemon ends. Raises Unreachable where no daemon runs and none may be
+        started, and where the daemon dies."""
+        return self._reached(may_start=may_start).events(self.id)
+
+    def stop(self) -> None:
+        """Stops it; returns when its trials have ended, and with them a daemon that ends with its last experiment."""
+        from nni_manager.client.daemon_end import waiting_for_daemon_end
+
+        client = self._connect()
+        with waiting_for_daemon_end(client):
+            client.stop(self.id)
+
+    def goes_on(self, *, may_start: bool) -> bool:
+        """Whether it may still be open though the stream of its states is over. `may_start`: where no daemon runs, one
+        is started; else the next one is waited for, up to `RETURN_S`. Raises NniManagerError if none starts."""
+        from nni_manager.client.connection import Unreachable
+
+        began_s, is_told = time.monotonic(), False
+        while True:
+            try:
+                state = self._reached(may_start=may_start).experiment(self.id)
+            except Unreachable:  # a daemon that dies may still take a connection: the next stream tells
+                waited_s = time.monotonic() - began_s
+                if may_start or waited_s > RETURN_S:
+                    return may_start
+                if waited_s > _SILENT_S and not is_told:
+                    print(f"The daemon has ended. Waiting up to {RETURN_S:.0f} s for the next one.", file=sys.stderr)
+                    is_told = True
+                time.sleep(_LOOK_S)
+            else:
+                return not ExperimentStatus(state["status"]).is_closed
+
+    def broken_off(self) -> str:
+        """Why the stream of its states is over, one sentence. Starts no daemon."""
+        client = self._find()
+        return waiting.gone(self.id) if client is None else waiting.broken_off(client, self.id)
+
+    def _reached(self, *, may_start: bool) -> ManagerClient:
+        """The daemon's client. Raises Unreachable where none runs and none may be started."""
+        from nni_manager.client.connection import Unreachable
+
+        client = self._connect() if may_start else self._find()
+        if client is None:
+            raise Unreachable(waiting.gone(self.id))
+        return client
+
+
 def wait(experiment: Followed, timeout_s: float | None, *, shown: bool) -> bool:
     """Whether the experiment is done within the time. Raises ExperimentFailed, NniManagerError, KeyboardInterrupt."""
     end = None if timeout_s is None else time.monotonic() + timeout_s
@@ -44,22 +110,30 @@ def wait(experiment: Followed, timeout_s: float | None, *, shown: bool) -> bool:
 
 
 def _follow(experiment: Followed, end_s: float | None, display: Display) -> bool:
-    verdict = _verdict(experiment, end_s, display)
+    verdict = end_of(experiment, display, end_s)
     if verdict is not None and not verdict.is_good:
         raise ExperimentFailed(verdict.text)
     return verdict is not None
 
 
-def _verdict(experiment: Followed, end_s: float | None, display: Display) -> WaitEnd | None:
-    """Why waiting is over; None: the time is up."""
-    watch, ends = Watch(display), StreamEnds(experiment.id)
+def end_of(
+    experiment: Followed,
+    display: Display,
+    end_s: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> WaitEnd | None:
+    """Shows the experiment until its end, and says why that is the end; None: the time `end_s` is up.
+
+    Another daemon may take its place meanwhile. Raises NniManagerError when none does.
+    """
+    watch, ends = Watch(display, clock), StreamEnds(experiment.id)
     try:
         while True:
             before = watch.states
             ends.begin()
             try:
                 with closing(StateFeed(partial(experiment.events, may_start=ends.may_start))) as feed:
-                    return _until_verdict(feed, watch, end_s)
+                    return _until_end(feed, watch, display.tick_s, end_s)
             except StreamEnded as end:
                 wait_s = ends.note(end, heard=watch.states > before)
             if not _pause(wait_s, end_s):
@@ -77,11 +151,12 @@ def _pause(seconds: float, end_s: float | None) -> bool:
     return left_s == seconds
 
 
-def _until_verdict(feed: StateFeed, watch: Watch, end_s: float | None) -> WaitEnd | None:
-    """As `_verdict`, for one stream of states. Raises StreamEnded."""
+def _until_end(feed: StateFeed, watch: Watch, tick_s: float | None, end_s: float | None) -> WaitEnd | None:
+    """As `end_of`, for one stream of states. Raises StreamEnded."""
     while end_s is None or time.monotonic() < end_s:
-        left_s = _TICK_S if end_s is None else min(_TICK_S, max(end_s - time.monotonic(), 0))
-        if (verdict := watch.take(feed.next(left_s))) is not None:
+        limits = [tick_s] if tick_s is not None else []
+        limits += [max(end_s - time.monotonic(), 0)] if end_s is not None else []
+        if (verdict := watch.take(feed.next(min(limits, default=None)))) is not None:
             return verdict
     return None
 

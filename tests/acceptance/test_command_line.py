@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -64,7 +64,7 @@ class Slow(nni.tuner.Tuner):
 def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> None:
     out = nnictl.good("create", "--config", nnictl.config(), "--foreground")
     id_ = id_in(out)
-    assert f"folder  {nnictl.data / id_}\n" in out
+    assert f"Logs  {nnictl.data / id_}\n" in out
     assert "4/4 done, 0 running, 0 failed; best (highest) 7" in out
     assert (
         f"Experiment {id_} is done, as maxTrialNumber (4) is reached. Best (highest) result 7, trial " in out
@@ -276,25 +276,42 @@ def test_serve_outlives_its_experiments(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_command_survives_a_killed_daemon(nnictl: CommandLine) -> None:
-    with nnictl.start("create", "-c", nnictl.config(trialCommand=RUN_ON), "--foreground") as process:
+def _kill(nnictl: CommandLine) -> None:
+    os.kill(nnictl.daemon.call("GET", "/daemon")["pid"], signal.SIGKILL)
+
+
+def _kill_and_serve(nnictl: CommandLine) -> None:
+    _kill(nnictl)
+    nnictl.serve("--port", "0")
+
+
+def _take_over(nnictl: CommandLine) -> None:
+    nnictl.serve("--port", "0")
+
+
+def _restart(nnictl: CommandLine) -> None:
+    nnictl.run("stop", program="nni-manager")
+    time.sleep(1)  # as an upgrade takes
+    nnictl.serve("--port", "0")
+
+
+@pytest.mark.parametrize("replace", [_kill, _kill_and_serve, _take_over, _restart])
+@pytest.mark.parametrize(("exit_code", "end"), [(0, REPORT), (1, FAIL)])
+def test_foreground_follows_the_next_daemon(
+    nnictl: CommandLine, replace: Callable[[CommandLine], None], exit_code: int, end: str
+) -> None:
+    wait = f"until [ -e {nnictl.folder}/go ]; do sleep 0.1; done; {end}"
+    config = nnictl.config(trialCommand=wait, maxTrialNumber=2)
+    with nnictl.start("create", "-c", config, "--foreground") as process:
         id_ = _id_of(process)
         state_of(nnictl.daemon, id_, RUNNING=2)
         before = _trial_pids(nnictl.daemon, id_)
-        os.kill(nnictl.daemon.call("GET", "/daemon")["pid"], signal.SIGKILL)
-        _, err = process.communicate(timeout=20)
-    assert process.returncode == 1
-    assert err == (
-        "nnictl: the daemon went away; its trials go on. Start it again with `nni-manager serve`, and follow the"
-        f" experiment with `nnictl resume {id_} --foreground`\n"
-    )
-    serve = nnictl.serve()
-    assert state_of(serve, id_, RUNNING=2)["status"] == "RUNNING"
-    assert _trial_pids(serve, id_) == before
-    nnictl.good("stop", id_)
+        replace(nnictl)
+        (nnictl.folder / "go").touch()
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == exit_code, err
+    assert f"`nnictl webui {id_}`" in out
     assert not any(map(psutil.pid_exists, before))
-    assert serve.terminate() == 0
-    assert nnictl.traces() == []
 
 
 @pytest.mark.alone

@@ -43,10 +43,10 @@ def test_one_daemon_serves_two_endpoints(nnictl: CommandLine) -> None:
     config = nnictl.config(trialCommand=RUN_ON)
     out = nnictl.good("create", "-c", config, "--port", first_port)
     first = id_in(out)
-    assert f"page    http://127.0.0.1:{first_port}/\nport    {first_port}\n" in out
+    assert f"Page  http://127.0.0.1:{first_port}/\n" in out
     out = nnictl.good("create", "-c", config, "-p", second_port, "--url_prefix", "/my/pre/")
     second = id_in(out)
-    assert f"http://127.0.0.1:{second_port}/my/pre/\n" in out and "url prefix  my/pre\n" in out
+    assert f"http://127.0.0.1:{second_port}/my/pre/\n" in out
     assert _status(first_port) == "RUNNING" and _status(second_port, "/my/pre") == "RUNNING"
     assert _get(first_port, "/api/v1/nni/experiment").json()["id"] == first
     assert _get(second_port, "/my/pre/api/v1/nni/experiment").json()["id"] == second
@@ -102,8 +102,7 @@ def test_port_is_chosen_when_none_is_given(nnictl: CommandLine) -> None:
     for arguments in (["--port", "0"], ["--no-listen"]):
         served = nnictl.serve(*arguments)
         out = nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON))
-        assert "\nport " not in out
-        page = re.search(r"^page +(http\S+)$", out, re.MULTILINE)
+        page = re.search(r"^Page +(http\S+)$", out, re.MULTILINE)
         assert (page is not None) == ("--port" in arguments)
         assert page is None or id_in(out) in httpx.get(page[1], trust_env=False).text
         nnictl.good("stop", "--all")
@@ -116,7 +115,7 @@ def test_restarted_daemon_opens_its_endpoints_again(nnictl: CommandLine) -> None
     viewed = nnictl.create(trialCommand=RUN_ON)
     nnictl.good("stop", viewed)
     out = nnictl.good("view", viewed[:4], "--port", ports[1])
-    assert f"Experiment {viewed} is viewed: open for reading only.\n" in out
+    assert f"Experiment {viewed} is open for reading only; `nnictl stop {viewed}` closes it.\n" in out
     assert f"http://127.0.0.1:{ports[1]}/\n" in out
     state_of(nnictl.daemon, running, RUNNING=2)
     _kill(nnictl.daemon)
@@ -186,7 +185,7 @@ def test_viewed_experiment_keeps_the_daemon_alive(nnictl: CommandLine) -> None:
     assert nnictl.good("stop") == f"Experiment {id_} is not viewed any more.\n"
     assert nnictl.traces() == []
     nnictl.good("view", id_, "--port", port)
-    assert "goes on" in nnictl.good("resume", id_), "what is viewed can be resumed, and stays where it is"
+    assert "is running again" in nnictl.good("resume", id_), "what is viewed can be resumed, and stays where it is"
     assert _status(port) == "RUNNING"
     nnictl.good("stop", "--all")
     assert nnictl.traces() == []
@@ -206,7 +205,7 @@ def test_copied_folder_is_viewed_and_resumed(kept: CommandLine) -> None:
     assert _status(port) == "VIEWED" and len(_get(port, "/api/v1/nni/trial-jobs").json()) == 2
     kept.good("stop", id_)
     out = kept.good("resume", id_, "-e", elsewhere / id_, "--port", port, "--debug")
-    assert f"folder  {elsewhere / id_}\n" in out
+    assert f"Logs  {elsewhere / id_}\n" in out
     profile = _get(port, "/api/v1/nni/experiment").json()
     assert (profile["params"]["debug"], profile["logDir"]) == (True, str(elsewhere / id_))
     kept.good("stop", id_)

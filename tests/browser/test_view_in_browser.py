@@ -27,7 +27,7 @@ async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str
     config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=2)
     out = await asyncio.to_thread(nnictl.good, "create", "-c", config, "--port", 0, *prefix)
     id_ = id_in(out)
-    url = next(line.split()[1] for line in out.splitlines() if line.startswith("page"))
+    url = next(line.split()[1] for line in out.splitlines() if line.startswith("Page"))
     await asyncio.to_thread(state_of, nnictl.daemon, id_, RUNNING=2)
     async with opened(browser) as page:
         troubles: list[str] = []

@@ -46,18 +46,28 @@ def test_create_sends_what_the_daemon_needs(nnictl: Run, manager: FakeManager, f
     assert "NNI_MANAGER_TOKEN" not in caller["environment"] and "LATIN" not in caller["environment"]
 
 
-def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
+def test_create_prints_name_page_and_logs(nnictl: Run, manager: FakeManager, file: Path) -> None:
+    manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
     lines = nnictl("create", "-c", str(file)).stdout.splitlines()
-    assert lines == [
-        "Experiment new00000 started.",
-        "folder  /data/new00000",
-        "state   nnictl experiment status new00000",
-        "trials  nnictl trial ls new00000",
-        "end     nnictl stop new00000",
-        "keeps   3 variables of your environment; `callerEnvironment` in the file says which",
-        "The experiment id is new00000",
-        "Experiment ID: new00000",
+    assert lines[:3] == [
+        "Experiment new00000 (digits) started.",
+        "Page  http://127.0.0.1:8080/",
+        "Logs  /data/new00000",
     ]
+
+
+def test_create_without_a_page_says_how_to_open_one(nnictl: Run, file: Path) -> None:
+    page = nnictl("create", "-c", str(file), "--data-dir", "/my data").stdout.splitlines()[1]
+    assert "`nnictl resume new00000 --port 8080 --data-dir '/my data'`" in page
+
+
+@pytest.mark.parametrize(("words", "count"), [((), 3), (("--nni-output",), 7)])
+def test_create_on_a_terminal_prints_nni_lines_on_request(
+    nnictl: Run, manager: FakeManager, file: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], count: int
+) -> None:
+    manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
+    monkeypatch.setattr("nni_manager.cli.experiment.create.is_terminal", lambda: True)
+    assert len(nnictl("create", "-c", str(file), *words).stdout.splitlines()) == count
 
 
 def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager: FakeManager, file: Path) -> None:
@@ -72,17 +82,12 @@ def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager:
     assert urls == ["http://127.0.0.1:8080"] * 2, "scripts put /api/v1/nni behind it"
 
 
-def test_hints_name_the_data_directory(nnictl: Run, file: Path) -> None:
-    lines = nnictl("create", "-c", str(file), "--data-dir", "/my data").stdout.splitlines()
-    assert "end     nnictl stop new00000 --data-dir '/my data'" in lines
-
-
 def test_every_command_of_nnictl_is_one_of_nni_manager_too(manager: FakeManager, file: Path) -> None:
     """Where both packages are installed, nnictl is the one that was installed last."""
     assert set(names(nnictl_group)) < set(names(nni_manager))
     words = ["create", "-c", str(file)]
     done = CliRunner().invoke(nni_manager, words, obj=lambda directory: manager)
-    assert done.exit_code == 0 and "end     nni-manager stop new00000" in done.stdout.splitlines()
+    assert done.exit_code == 0 and "Experiment new00000 (digits) started." in done.stdout.splitlines()
 
 
 def names(group: click.Group) -> list[str]:
@@ -151,7 +156,7 @@ def test_a_folder_whose_name_is_not_utf_8_is_refused(nnictl: Run, manager: FakeM
 
 def test_resume(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"))
-    assert "Experiment abc goes on." in nnictl("resume", "ab").stdout
+    assert "Experiment abc (digits) is running again." in nnictl("resume", "ab").stdout
     assert manager.calls == [("resume", "abc", {"endpoint": ANY_PORT, "working_directory": None, "debug": False})]
 
 

@@ -41,17 +41,12 @@ def test_create(nnictl: Run, manager: FakeManager, file: Path, words: list[str],
 def test_create_prints_where_it_is(nnictl: Run, manager: FakeManager, file: Path) -> None:
     manager.endpoint_of_new = ENDPOINT
     lines = nnictl("create", "-c", str(file), "-p", "8888", "-u", "my/pre").stdout.splitlines()
-    assert lines[2:5] == [
-        "page        http://127.0.0.1:8888/my/pre/",
-        "port        8888",
-        "url prefix  my/pre",
-    ]
+    assert lines[1] == "Page  http://127.0.0.1:8888/my/pre/"
 
 
 def test_create_prints_the_page_on_the_service(nnictl: Run, manager: FakeManager, file: Path) -> None:
-    assert "page" not in nnictl("create", "-c", str(file)).stdout
     manager.listeners = [{"kind": "service", "address": "http://127.0.0.1:9000"}]
-    assert "\npage    http://127.0.0.1:9000/experiments/new00000\n" in nnictl("create", "-c", str(file)).stdout
+    assert "\nPage  http://127.0.0.1:9000/experiments/new00000\n" in nnictl("create", "-c", str(file)).stdout
 
 
 @pytest.mark.parametrize(
@@ -64,7 +59,7 @@ def test_a_view_elsewhere_is_on_the_managers_host(
     """The manager opens the port on all addresses and names its loopback address."""
     manager.add(state("abc", "STOPPED", endpoint=ENDPOINT), state("abd", endpoint={**ENDPOINT, "urlPrefix": ""}))
     elsewhere = ["--manager", manager_url]
-    assert f"page        http://{host}:8888/my/pre/\n" in nnictl("resume", "abc", *elsewhere).stdout
+    assert f"Page  http://{host}:8888/my/pre/\n" in nnictl("resume", "abc", *elsewhere).stdout
     assert nnictl("webui", "url", "abc", *elsewhere).stdout.splitlines()[0] == f"http://{host}:8888/my/pre/"
     assert nnictl("webui", "url", "abd", *elsewhere).stdout.splitlines()[0] == f"http://{host}:8888/"
 
@@ -89,8 +84,7 @@ def test_view(nnictl: Run, manager: FakeManager) -> None:
     lines = nnictl("view", "ab", "--port", "8888").stdout.splitlines()
     how = {"endpoint": {"port": 8888, "urlPrefix": ""}, "working_directory": None}
     assert manager.calls == [("view", "abc", how)]
-    assert lines[0] == "Experiment abc is viewed: open for reading only."
-    assert "end         nnictl stop abc" in lines
+    assert lines[0] == "Experiment abc (digits) is open for reading only; `nnictl stop abc` closes it."
 
 
 @pytest.mark.parametrize("command", ["resume", "view"])

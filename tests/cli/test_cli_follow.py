@@ -11,6 +11,8 @@ from fake_manager import FakeManager, state
 from nni_manager.cli.experiment.watch import follow
 from nni_manager.client.connection import Unreachable
 from nni_manager.domain.errors import NniManagerError, NotFound
+from nni_manager.programs import following, waiting
+from nni_manager.programs.following import FollowedExperiment
 from nni_manager.programs.progress import Progress
 from nni_manager.programs.waiting import StateFeed, StreamEnded
 
@@ -43,6 +45,17 @@ class Interrupted(Record):
         raise KeyboardInterrupt
 
 
+def followed(manager: FakeManager) -> FollowedExperiment:
+    return FollowedExperiment("k3v9x0qa", lambda: manager, lambda: manager)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes between two daemons."""
+    monkeypatch.setattr(following, "RETURN_S", 0.0)
+    monkeypatch.setattr(waiting, "_WAITS_S", (0.0,) * 5)
+
+
 @pytest.fixture
 def running(manager: FakeManager) -> FakeManager:
     manager.add(state())
@@ -53,7 +66,7 @@ def test_done_closes_the_experiment(running: FakeManager, capsys: pytest.Capture
     done = state(status="DONE", counts={"SUCCEEDED": 10}, best=BEST)
     running.stream = [state(), state(counts={"SUCCEEDED": 5}), done]
     display = Record()
-    assert follow(running, "k3v9x0qa", display) == 0
+    assert follow(followed(running), display) == 0
     assert running.calls == [("stop", "k3v9x0qa")]
     assert [one.done for one in display.closed] == [10]
     out = capsys.readouterr().out
@@ -66,7 +79,7 @@ def test_done_closes_the_experiment(running: FakeManager, capsys: pytest.Capture
 
 def test_done_without_success_fails_and_closes(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
     running.stream = [state(status="DONE", counts={"FAILED": 10})]
-    assert follow(running, "k3v9x0qa", Record()) == 1
+    assert follow(followed(running), Record()) == 1
     assert running.calls == [("stop", "k3v9x0qa")]
     assert "no trial succeeded" in capsys.readouterr().err
 
@@ -74,7 +87,7 @@ def test_done_without_success_fails_and_closes(running: FakeManager, capsys: pyt
 def test_trouble_leaves_the_experiment_open(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
     hold = {"code": "TUNER_RAISED", "sentence": "the tuner raised KeyError", "details": "Traceback"}
     running.stream = [state(), state(hold=hold)]
-    assert follow(running, "k3v9x0qa", Record()) == 1
+    assert follow(followed(running), Record()) == 1
     assert running.calls == []
     assert "is on hold: the tuner raised KeyError\nTraceback\n" in capsys.readouterr().err
 
@@ -95,14 +108,14 @@ def test_a_passing_hold_is_noted_once(running: FakeManager) -> None:
 
     running.events = events
     display = Stepping()
-    follow(running, "k3v9x0qa", display)
+    follow(followed(running), display)
     proceed.set()
     assert display.notes == ["Waiting: the disk is full"] * 2
 
 
 def test_interrupt_stops_the_experiment(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
     running.stream = [state()]
-    assert follow(running, "k3v9x0qa", Interrupted()) == 130
+    assert follow(followed(running), Interrupted()) == 130
     assert running.calls == [("stop", "k3v9x0qa")]
     assert "`nnictl resume k3v9x0qa`" in capsys.readouterr().err
 
@@ -111,13 +124,18 @@ def gone(id: str) -> dict:
     raise Unreachable("nobody answers")
 
 
-def test_the_daemon_goes_away(running: FakeManager) -> None:
+def test_the_daemon_goes_away(
+    running: FakeManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(following, "RETURN_S", 0.3)
+    monkeypatch.setattr(following, "_SILENT_S", 0.0)
     running.stream = [state()]
     running.experiment = gone
     words = r"went away; its trials go on.*`nni-manager serve`.*resume k3v9x0qa --foreground"
     with pytest.raises(NniManagerError, match=words):
-        follow(running, "k3v9x0qa", Record())
+        follow(followed(running), Record())
     assert running.calls == []
+    assert capsys.readouterr().err == "The daemon has ended. Waiting up to 0 s for the next one.\n"
 
 
 @pytest.mark.parametrize("error", [Unreachable("connection reset"), ValueError("no JSON")])
@@ -128,7 +146,18 @@ def test_the_stream_breaks(running: FakeManager, error: Exception) -> None:
 
     running.events, running.experiment = events, gone
     with pytest.raises(NniManagerError, match="the daemon went away"):
-        follow(running, "k3v9x0qa", Record())
+        follow(followed(running), Record())
+
+
+def test_next_daemon_is_followed(running: FakeManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one ends in order, as where `nni-manager serve` takes over; for a moment none answers."""
+    streams = [[state()], [state(status="DONE", counts={"SUCCEEDED": 10}, best=BEST)]]
+    running.events = lambda id: (one for one in streams.pop(0))
+    looks = [None, None, running, running]
+    monkeypatch.setattr(following, "RETURN_S", 60.0)
+    experiment = FollowedExperiment("k3v9x0qa", lambda: running, lambda: looks.pop(0))
+    assert follow(experiment, Record()) == 0
+    assert running.calls == [("stop", "k3v9x0qa")]
 
 
 def test_removed_experiment_ends_the_wait(running: FakeManager) -> None:
@@ -137,18 +166,19 @@ def test_removed_experiment_ends_the_wait(running: FakeManager) -> None:
 
     running.experiment = removed
     with pytest.raises(NotFound, match="there is no experiment k3v9x0qa"):
-        follow(running, "k3v9x0qa", Record())
+        follow(followed(running), Record())
 
 
 def test_closed_experiment_ends_the_wait(running: FakeManager) -> None:
     running.stream = [state()]
+    running.known["k3v9x0qa"]["status"] = "STOPPED"
     running.known["k3v9x0qa"]["errors"] = ["its folder is gone"]
     with pytest.raises(NniManagerError, match="k3v9x0qa is not at work any more: its folder is gone"):
-        follow(running, "k3v9x0qa", Record())
+        follow(followed(running), Record())
 
 
 def test_the_clock_goes_on_between_states(running: FakeManager) -> None:
-    release, times = threading.Event(), iter([100.0, 100.0, 107.0])
+    release, times = threading.Event(), iter([100.0, 100.0, 107.0, 107.0])
 
     def events(id: str) -> Iterator[dict]:
         yield state()
@@ -163,7 +193,7 @@ def test_the_clock_goes_on_between_states(running: FakeManager) -> None:
 
     running.events = events
     display = Ticking(tick_s=0.01)
-    assert follow(running, "k3v9x0qa", display, clock=lambda: next(times)) == 130
+    assert follow(followed(running), display, clock=lambda: next(times)) == 130
     assert [one.elapsed_s for one in display.shown] == [60.0, 67.0]
 
 

@@ -112,7 +112,7 @@ def test_create_in_the_foreground_to_the_end(daemon: StandInDaemon, config: Path
     code, out, err = capture(daemon, "create", "-c", str(config), "--foreground")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[:2] == ["Experiment k3v9x0qa started.", "folder  /data/k3v9x0qa"]
+    assert lines[0:3:2] == ["Experiment k3v9x0qa (digits) started.", "Logs  /data/k3v9x0qa"]
     assert "10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 1 min 0 s" in lines
     assert lines[-1] == (
         "Experiment k3v9x0qa is closed; `nnictl trial ls k3v9x0qa` shows its trials, `nnictl webui k3v9x0qa` its page."
@@ -133,19 +133,6 @@ def test_ctrl_c_stops_the_experiment(daemon: StandInDaemon, config: Path) -> Non
     assert process.returncode == 130
     assert daemon.requests[-1] == ("POST", "/api/v1/experiments/k3v9x0qa/stop")
     assert b"`nnictl resume k3v9x0qa`" in err and b"Traceback" not in err
-
-
-def test_the_daemon_goes_away(daemon: StandInDaemon, config: Path) -> None:
-    daemon.states = [state()]
-    with start(daemon, "create", "-c", str(config), "-f", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while b"0/10 done" not in process.stdout.readline():
-            pass
-        (daemon.directory / "control.sock").unlink()
-        daemon.release.set()
-        _, err = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert err.startswith(b"nnictl: the daemon went away; ") and b"`nni-manager serve`" in err
-    assert err.count(b"\n") == 1
 
 
 def test_a_terminal_gets_one_line_that_changes(daemon: StandInDaemon, config: Path) -> None:

@@ -230,7 +230,7 @@ def test_files_are_read_here_and_code_is_sent(nnictl: Run, manager: FakeManager,
     assert not {"environment", "interpreter", "directory"} & set(caller), "they mean nothing there"
     assert b"tuners/mine.py" in gzip.decompress(manager.code[sha256])
     assert str(file.parent) not in text
-    assert "nnictl stop new00000 --manager http://gpu-box:8080" in result.stdout
+    assert "Page  http://gpu-box:8080/experiments/new00000" in result.stdout
     assert result.stdout.endswith("Web portal URLs: http://gpu-box:8080/experiments/new00000\n")
 
 

@@ -14,15 +14,25 @@ import click
 from nni_manager.cli.experiment import selection, webui
 from nni_manager.cli.experiment.watch import follow, held_interrupts, stop_interrupted
 from nni_manager.cli.output import echo_json, facts, warn
-from nni_manager.cli.session import Connect, ManagerClient, connected, current, same_daemon, tuner_python_option
+from nni_manager.cli.session import (
+    Connect,
+    ManagerClient,
+    connected,
+    current,
+    finder,
+    same_daemon,
+    tuner_python_option,
+)
 from nni_manager.client.caller import is_text, program
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.programs import progress
+from nni_manager.programs.following import FollowedExperiment
 from nni_manager.programs.request import Source, prepare, secrets_of_experiment
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _foreground = click.option("--foreground", "-f", is_flag=True, help="Show progress until the experiment is over.")
+_nni_output = click.option("--nni-output", is_flag=True, help="Add NNI's lines.  [default: not on a terminal]")
 _debug = click.option("--debug", "-d", is_flag=True, help="As if the experiment file said `debug: true`.")
 _url_prefix = click.option("--url_prefix", "--url-prefix", "-u", metavar="PATH", help="What stands before every path.")
 _directory = click.option(
@@ -46,6 +56,7 @@ def _port(function: Function) -> Function:
 @_url_prefix
 @_debug
 @_foreground
+@_nni_output
 @tuner_python_option
 def create(
     connect: Connect,
@@ -55,14 +66,15 @@ def create(
     url_prefix: str | None,
     debug: bool,
     foreground: bool,
+    nni_output: bool,
     tuner_python: str,
 ) -> None:
     """Start an experiment. The daemon is started too when none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
     with held_interrupts("started") as held:
         id_ = _made(client, endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
-        _tell(client, id_, "started", _hints(foreground=foreground))
-    _go_on(client, id_, held, foreground=foreground)
+        _tell(client, id_, "started", nni_output=nni_output)
+    _go_on(connect, id_, held, foreground=foreground)
 
 
 def _made(client: ManagerClient, **experiment: Any) -> str:
@@ -85,9 +97,17 @@ def _made(client: ManagerClient, **experiment: Any) -> str:
 @_port
 @_debug
 @_foreground
+@_nni_output
 @_directory
 def resume(
-    connect: Connect, *, id: str, port: int | None, debug: bool, foreground: bool, experiment_dir: str | None
+    connect: Connect,
+    *,
+    id: str,
+    port: int | None,
+    debug: bool,
+    foreground: bool,
+    nni_output: bool,
+    experiment_dir: str | None,
 ) -> None:
     """Open a stopped experiment, or continue one on hold."""
     client = connect()
@@ -101,21 +121,23 @@ def resume(
         )
         if found := more_trials(client.experiment(id_)):
             warn([found])
-        _tell(client, id_, "goes on", _hints(foreground=foreground))
-    _go_on(client, id_, held, foreground=foreground)
+        _tell(client, id_, "is running again", nni_output=nni_output)
+    _go_on(connect, id_, held, foreground=foreground)
 
 
 @click.command()
 @connected
 @click.argument("id")
 @_port
+@_nni_output
 @_directory
-def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | None) -> None:
+def view(connect: Connect, *, id: str, port: int | None, nni_output: bool, experiment_dir: str | None) -> None:
     """Open a stopped experiment for reading. `nnictl stop` ends that."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.view(id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir))
-    _tell(client, id_, "is viewed: open for reading only", {"trials": "trial ls", "end": "stop"})
+    what = f"is open for reading only; `nnictl stop {id_}{same_daemon()}` closes it"
+    _tell(client, id_, what, nni_output=nni_output)
 
 
 def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
@@ -129,32 +151,33 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
     return prepare(source, current(), connect, warn)
 
 
-def _hints(*, foreground: bool) -> dict[str, str]:
-    return {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"}
-
-
-def _go_on(client: ManagerClient, id: str, interrupts: list[int], *, foreground: bool) -> None:
+def _go_on(connect: Connect, id: str, interrupts: list[int], *, foreground: bool) -> None:
+    experiment = FollowedExperiment(id, connect, finder())
     if interrupts:
-        sys.exit(stop_interrupted(client, id))
+        sys.exit(stop_interrupted(experiment))
     if foreground:
-        sys.exit(follow(client, id, progress.display_for(sys.stdout), where=same_daemon()))
+        sys.exit(follow(experiment, progress.display_for(sys.stdout), where=same_daemon()))
 
 
-def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:
-    """Prints the outcome for an experiment, where to find it, and commands about it; its warnings go to stderr.
+def _tell(client: ManagerClient, id: str, what: str, *, nni_output: bool) -> None:
+    """Prints the outcome for an experiment in three lines: name and id, page, logs; its warnings go to stderr.
 
-    `hints`: label → command, without program and id.
+    The lines of NNI follow with `nni_output`, and where a program reads them.
     """
     found = client.experiment(id)
-    program = click.get_current_context().find_root().command.name
-    variables = f"{found['variables'] or 0} variables of your environment; `callerEnvironment` in the file says which"
-    kept = {"keeps": variables} if what == "started" else {}
-    commands = {name: f"{program} {command} {id}{same_daemon()}" for name, command in hints.items()}
-    shown = _shown(client, found)
-    click.echo(f"Experiment {id} {what}.")
-    click.echo(facts({"folder": found["logPath"], **shown, **commands, **kept}))
-    click.echo(_as_nni(id, shown["page"]))
+    page = webui.endpoint_page(found) or webui.service_page(client, id)
+    name = f" ({found['name']})" if found["name"] else ""
+    without = f"none: the daemon listens on no port; `nnictl resume {id} --port 8080{same_daemon()}` opens one"
+    click.echo(f"Experiment {id}{name} {what}.")
+    click.echo(facts({"Page": page or without, "Logs": found["logPath"]}))
+    if nni_output or not is_terminal():
+        click.echo(_as_nni(id, page))
     warn(warning["message"] for warning in found["warnings"])
+
+
+def is_terminal() -> bool:
+    """Whether a person reads what is printed."""
+    return sys.stdout.isatty()
 
 
 def _as_nni(id: str, page: str) -> str:
@@ -163,13 +186,6 @@ def _as_nni(id: str, page: str) -> str:
     if address := page.rstrip("/"):
         lines += [f"The Web UI urls are: {address}", f"Web portal URLs: {address}"]
     return "\n".join(lines)
-
-
-def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
-    endpoint = experiment["endpoint"]
-    if not endpoint:
-        return {"page": webui.service_page(client, experiment["id"])}
-    return {"page": webui.endpoint_page(experiment), "port": str(endpoint["port"]), "url prefix": endpoint["urlPrefix"]}
 
 
 def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:

@@ -249,8 +249,14 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         else "",
         "best parameters": compact(best["parameters"]) if best else "",
         **pareto_set.facts(experiment),
+        "environment": _environment(experiment.get("variables")),
         "config": compact(experiment["config"]),
     }
+
+
+def _environment(variables: int | None) -> str:
+    """How much of its creator's environment an experiment keeps; empty: it is closed, or they are not known."""
+    return "" if variables is None else f"{variables} variables of its creator; `callerEnvironment` selects them"
 
 
 def _origin(record: Mapping[str, Any] | None) -> dict[str, str]:

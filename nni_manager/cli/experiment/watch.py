@@ -18,14 +18,12 @@ from nni_manager.cli.command_group import FAILED, INTERRUPTED
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import shown_status
 from nni_manager.cli.session import Connect, ManagerClient, to_read
-from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.client.formats import cut, moment, number
-from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.formats import duration
 from nni_manager.domain.trial_status import TrialStatus
-from nni_manager.programs import progress
+from nni_manager.programs import following, progress
+from nni_manager.programs.following import Followed
 from nni_manager.programs.progress import Display
-from nni_manager.programs.waiting import StateFeed, StreamEnded, Watch, broken_off
 
 #: Terminal codes: cursor home and clear to the end; enter the alternate screen; leave it.
 _CLEAR, _ENTER, _LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h", "\x1b[?1049l"
@@ -97,31 +95,24 @@ def _row(trial: dict[str, Any], now_s: float) -> tuple[str, ...]:
     )
 
 
-def follow(
-    client: ManagerClient, id: str, display: Display, clock: Callable[[], float] = time.monotonic, where: str = ""
-) -> int:
+def follow(experiment: Followed, display: Display, clock: Callable[[], float] = time.monotonic, where: str = "") -> int:
     """Waits for an experiment's end, showing its progress; returns the exit code. `where`: options of the commands that
     it suggests at the end, which name the same daemon.
 
     An experiment that is done is closed; Ctrl-C stops it; one on hold or in error stays open. Raises NniManagerError
-    when the daemon goes away or stops working on the experiment.
+    when the daemon ends and no other takes its place, or stops working on the experiment.
     """
     try:
-        feed, watch = StateFeed(lambda: client.events(id)), Watch(display, clock)
-        while (verdict := watch.take(feed.next(display.tick_s))) is None:
-            pass
-        watch.close()
-        click.echo(verdict.text, err=not verdict.is_good)
-        if verdict.is_done:
-            with waiting_for_daemon_end(client):
-                client.stop(id)
-            page, trials = f"`nnictl webui {id}{where}`", f"`nnictl trial ls {id}{where}`"
-            click.echo(f"Experiment {id} is closed; {trials} shows its trials, {page} its page.")
+        end = following.end_of(experiment, display, clock=clock)
+        assert end is not None  # there is no time limit
+        click.echo(end.text, err=not end.is_good)
+        if end.is_done:
+            experiment.stop()
+            page, trials = f"`nnictl webui {experiment.id}{where}`", f"`nnictl trial ls {experiment.id}{where}`"
+            click.echo(f"Experiment {experiment.id} is closed; {trials} shows its trials, {page} its page.")
     except KeyboardInterrupt:
-        return stop_interrupted(client, id)
-    except StreamEnded:
-        raise NniManagerError(broken_off(client, id)) from None
-    return 0 if verdict.is_good else FAILED
+        return stop_interrupted(experiment)
+    return 0 if end.is_good else FAILED
 
 
 @contextmanager
@@ -147,10 +138,10 @@ def held_interrupts(start: str) -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def stop_interrupted(client: ManagerClient, id: str) -> int:
+def stop_interrupted(experiment: Followed) -> int:
     """Stops the experiment after a Ctrl-C; returns the exit code."""
+    id = experiment.id
     click.echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
-    with waiting_for_daemon_end(client):
-        client.stop(id)
+    experiment.stop()
     click.echo(f"Experiment {id} is stopped; continue it with `nnictl resume {id}`.", err=True)
     return INTERRUPTED
