@@ -3,7 +3,8 @@
     NniManagerError
     ├── InvalidInput            what was sent cannot be used; names the field
     │   ├── ConfigInvalid       an experiment file with one or more problems
-    │   └── BadDimension        one dimension of a search space
+    │   ├── BadDimension        one dimension of a search space
+    │   └── MissingExtra        needs packages that an extra installs
     ├── NotFound                no such experiment, trial or file
     ├── Conflict                exists, but its state does not allow this
     │   ├── Ending              the daemon is ending; the next one takes it
@@ -56,6 +57,16 @@ class InvalidInput(NniManagerError):
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))
+
+
+class MissingExtra(InvalidInput):
+    """`what` needs packages that are not installed where the manager runs; an extra of nni-manager installs them."""
+
+    def __init__(self, what: str, packages: str, extra: str, *, field: str = "") -> None:
+        verb = "is" if "," not in packages else "are"
+        self.sentence = f"{what} needs {packages}, which {verb} not installed where the manager runs"
+        self.command = f"pip install 'nni-manager[{extra}]'"
+        super().__init__(f"{field}: {self.sentence}: {self.command}" if field else f"{self.sentence}: {self.command}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

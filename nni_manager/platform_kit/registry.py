@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain import plug_ins
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
     from nni_manager.domain.experiment import PlatformSpec
@@ -104,12 +104,9 @@ def adapter_class(description: PlatformDescription) -> type[Any]:
 
 
 def _check_extra(description: PlatformDescription) -> None:
-    """Raises InvalidInput when an extra's packages are missing, as some are imported only in mid-experiment."""
+    """Raises MissingExtra: some packages are imported only in mid-experiment."""
     if missing := [name for name in _brought_by(description.extra) if not _is_installed(name)]:
-        raise InvalidInput(
-            f"platform '{description.name}' needs packages that are not installed where the manager runs"
-            f" ({', '.join(missing)}): pip install 'nni-manager[{description.extra}]'"
-        )
+        raise MissingExtra(f"platform '{description.name}'", ", ".join(missing), description.extra)
 
 
 @cache

@@ -25,6 +25,7 @@ from nni_manager.config import registered_algorithms
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.settings import Settings
 from nni_manager.domain.algorithm import Algorithm, Catalogue
+from nni_manager.domain.errors import MissingExtra
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.lock_holder import Holder
 from nni_manager.platforms.local.platform import LocalPlatform
@@ -333,6 +334,12 @@ def test_a_tuner_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(installation, "TUNERS", broken)
     found = next(installation.look_at_algorithms())
     assert found.verdict is CheckOutcome.FAIL and found.sentence.startswith("Nobody cannot be used (InvalidInput: ")
+
+
+def test_tuner_without_its_extra_is_a_note() -> None:
+    missing = MissingExtra("the tuner GPTuner", "scikit-learn", "gp")
+    found = installation._judge("tuner", "GPTuner", 0.1, missing.sentence, missing.command)
+    assert (found.verdict, found.advice) == (CheckOutcome.NOTE, "pip install 'nni-manager[gp]'")
 
 
 def test_a_config_with_mistakes(tmp_path: Path) -> None:

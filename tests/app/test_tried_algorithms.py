@@ -14,17 +14,22 @@ pytestmark = pytest.mark.unit
 _PROGRAM = """
 import os, signal, sys, time, types
 from nni_manager.app.doctor import tried_algorithms
+from nni_manager.domain.errors import MissingExtra
 
 class Found:
     required = ()
     def __init__(self, act):
         self.create = lambda arguments: act()
 
+def missing():
+    raise MissingExtra("the assessor Extra", "scikit-learn", "gp", field="name")
+
 acts = {
     "Crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "Hang": lambda: time.sleep(60),
     "Leave": lambda: sys.exit("no library"),
     "Good": lambda: None,
+    "Extra": missing,
 }
 sys.modules["nni_manager.assessors.registry"] = types.SimpleNamespace(
     CATALOGUE=types.SimpleNamespace(find=lambda name: Found(acts[name]))
@@ -35,13 +40,15 @@ tried_algorithms.main("assessor", *sys.argv[1:])
 
 
 def test_each_is_told_of_and_none_keeps_another_from_it() -> None:
-    names = ["Crash", "Hang", "Leave", "Good"]
+    names = ["Crash", "Hang", "Leave", "Good", "Extra"]
     done = subprocess.run([sys.executable, "-c", _PROGRAM, *names], capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [name for name, _, _ in told] == names
-    assert [error for _, _, error in told] == [
+    assert [name for name, _, _, _ in told] == names
+    assert [error for _, _, error, _ in told] == [
         "exit code -11",
         "it was not ready within 1 s",
         "SystemExit: no library",
         "",
+        "the assessor Extra needs scikit-learn, which is not installed where the manager runs",
     ]
+    assert [install for _, _, _, install in told] == [""] * 4 + ["pip install 'nni-manager[gp]'"]

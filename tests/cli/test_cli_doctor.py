@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nni_manager.app.doctor import examination
-from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, note, ok, warning
 from nni_manager.cli.main import nni_manager
 
 pytestmark = pytest.mark.unit
@@ -47,6 +47,15 @@ def test_all_is_well(report: Callable[..., Result]) -> None:
         "OK    python          it is new enough",
         "OK    disk            1.0 GiB are free",
         "All 2 checks passed.",
+    ]
+
+
+def test_missing_extra_is_a_note_and_exits_with_0(report: Callable[..., Result]) -> None:
+    result = report([*GOOD, note("tuner", "GPTuner needs scikit-learn", "pip install 'nni-manager[gp]'")])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-2:] == [
+        "NOTE  tuner           GPTuner needs scikit-learn: pip install 'nni-manager[gp]'",
+        "All 3 checks passed, 1 with a note.",
     ]
 
 

@@ -9,6 +9,8 @@ from enum import StrEnum
 class CheckOutcome(StrEnum):
     #: The check passed.
     OK = "OK"
+    #: A part that not everyone needs is not installed.
+    NOTE = "NOTE"
     #: It works, but perhaps not for long or not for all users.
     WARN = "WARN"
     #: Experiments cannot run.
@@ -29,6 +31,10 @@ class CheckFinding:
 
 def ok(check: str, sentence: str) -> CheckFinding:
     return CheckFinding(verdict=CheckOutcome.OK, check=check, sentence=sentence)
+
+
+def note(check: str, sentence: str, advice: str) -> CheckFinding:
+    return CheckFinding(verdict=CheckOutcome.NOTE, check=check, sentence=sentence, advice=advice)
 
 
 def warning(check: str, sentence: str, advice: str) -> CheckFinding:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nni_manager import __version__
 from nni_manager.app.doctor import tried_algorithms
-from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, note, ok, warning
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
@@ -95,7 +95,9 @@ def look_at_algorithms() -> Iterator[CheckFinding]:
             raise subprocess.CalledProcessError(process.returncode, command)
 
 
-def _judge(kind: str, name: str, seconds: float, error: str) -> CheckFinding:
+def _judge(kind: str, name: str, seconds: float, error: str, install: str) -> CheckFinding:
+    if install:
+        return note(kind, error, install)
     if error:
         sentence = f"{name} cannot be used ({error.splitlines()[-1]})"
         return failure(kind, sentence, "install nni-manager again; what it needs comes with it")

@@ -1,7 +1,7 @@
 """`python -m nni_manager.app.doctor.tried_algorithms KIND NAME...`: tries tuners or assessors in turn, for the doctor.
 
 Each is tried in a fork: none has what another one imported, and none is imported twice. A line of JSON tells of each:
-name, seconds until it was ready, or what it ended with.
+name, seconds until it was ready, or the error that it ended with, and the command that installs a missing extra.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import signal
 import sys
 import time
 from typing import Any
+
+from nni_manager.domain.errors import MissingExtra
 
 #: Seconds after which the kernel ends a fork.
 TIMEOUT_S = 60
@@ -32,16 +34,18 @@ def main(kind: str, *names: str) -> None:
 def _try(kind: str, name: str, catalogue: Any) -> None:
     """The first proposal is part of it, as it imports the heavy libraries."""
     began = time.perf_counter()
-    error = ""
+    error = install = ""
     try:
         found = catalogue.find(name)
         made = found.create(dict.fromkeys(found.required, "maximize"))
         if kind == "tuner":
             made.update_search_space({"x": {"_type": "choice", "_value": [1, 2]}})
             made.propose(0)
+    except MissingExtra as missing:
+        error, install = missing.sentence, missing.command
     except BaseException as raised:
         error = f"{type(raised).__name__}: {raised}"
-    _tell(name, time.perf_counter() - began, error)
+    _tell(name, time.perf_counter() - began, error, install)
 
 
 def _error(status: int) -> str:
@@ -52,8 +56,8 @@ def _error(status: int) -> str:
     return f"exit code {code}" if code else ""
 
 
-def _tell(name: str, seconds: float, error: str) -> None:
-    print(json.dumps([name, seconds, error]), flush=True)
+def _tell(name: str, seconds: float, error: str, install: str = "") -> None:
+    print(json.dumps([name, seconds, error, install]), flush=True)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def _none() -> str:
     return f"no daemon runs for {current().data_directory}"
 
 
-_COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
+_COLOURS = {"OK": "green", "NOTE": "cyan", "WARN": "yellow", "FAIL": "red"}
 
 
 @click.command()
@@ -163,7 +163,8 @@ def _summary(verdicts: Iterable[str]) -> str:
     if counts["FAIL"]:
         return f"{counts['FAIL']} of {sum(counts.values())} checks failed."
     warned = f", {counts['WARN']} with a warning" if counts["WARN"] else ""
-    return f"All {sum(counts.values())} checks passed{warned}."
+    noted = f", {counts['NOTE']} with a note" if counts["NOTE"] else ""
+    return f"All {sum(counts.values())} checks passed{warned}{noted}."
 
 
 @click.command()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import MissingExtra
 from nni_manager.domain.metrics import OptimizeModeName
 from nni_manager.tuners.learning import LearningTuner, Units
 
@@ -135,9 +135,6 @@ class ModelTuner(LearningTuner):
 
 
 def _require_packages(tuner: str) -> None:
-    """Raises InvalidInput when the packages of the extra are missing."""
+    """Raises MissingExtra."""
     if find_spec("sklearn") is None:
-        raise InvalidInput(
-            f"name: the tuner {tuner} needs scikit-learn, which is not installed where the manager runs:"
-            " pip install 'nni-manager[gp]'"
-        )
+        raise MissingExtra(f"the tuner {tuner}", "scikit-learn", "gp", field="name")
