@@ -84,6 +84,7 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
         **entry.labels.as_json(),
         "hold": live.derived_hold,
         "errors": errors,
+        "waitsFor": None,
     } | _glance(list_summary.parse(entry.results))
     if context.commands.at_work(entry.id) is not None:
         try:
@@ -146,7 +147,13 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
 def _condition(found: Overview) -> dict[str, Any]:
     """Fields that change while the experiment is open."""
     row = found.row
-    return {"status": row.status, "endedMs": row.ended_ms, "hold": found.hold, "errors": list(found.errors)}
+    return {
+        "status": row.status,
+        "endedMs": row.ended_ms,
+        "hold": found.hold,
+        "errors": list(found.errors),
+        "waitsFor": found.waits_for,
+    }
 
 
 _GLANCE = (

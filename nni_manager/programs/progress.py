@@ -95,6 +95,19 @@ def failures(state: State) -> str:
     return f"{text}{alike}: {common['sentence']}; {shows}"
 
 
+def waits_for(state: State, now_s: float | None = None) -> str:
+    """What an experiment waits for and for how long; empty: nothing. `now_s`: seconds since the epoch; None: now.
+
+    Such as ``waits for 4 min 2 s: remote is away: no route to host``.
+    """
+    found = state.get("waitsFor")
+    if not found:
+        return ""
+    now_ms = (time.time() if now_s is None else now_s) * 1000
+    lasts = "" if found["sinceMs"] is None else f" for {duration(max(now_ms - found['sinceMs'], 0))}"
+    return f"waits{lasts}: {found['sentence']}"
+
+
 def line(progress: Progress, columns: int | None = None) -> str:
     """The progress in one line of at most `columns` characters; None: however long it gets.
 
@@ -188,7 +201,7 @@ class TerminalDisplay:
 class LineDisplay:
     """A display in a file or pipe: a line at the start, at every tenth, and at the end."""
 
-    tick_s: float | None = None
+    tick_s: float | None = 5.0  # for notes about time that goes by
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -241,6 +241,10 @@ def gone(id: str) -> str:
     )
 
 
+#: Seconds that an experiment waits for something before that is noted; seconds until it is noted again.
+_LASTING_WAIT_S, _WAIT_AGAIN_S = 10.0, 300.0
+
+
 class Watch:
     """Shows the states of an experiment, and between them the time that has gone by, and judges them."""
 
@@ -250,6 +254,8 @@ class Watch:
         self._state: State | None = None
         self._at_s = 0.0
         self._noted = ""
+        #: When the experiment's wait is noted next; None: it waits for nothing.
+        self._next_wait_s: float | None = None
         #: Number of states that were taken.
         self.states = 0
 
@@ -262,6 +268,7 @@ class Watch:
             verdict = judge(news)
             self._note(passing_hold(news))
         if self._state is not None and verdict is None:
+            self._note_wait(self._state)
             self._display.show(self._now(self._state))
         return verdict
 
@@ -277,3 +284,14 @@ class Watch:
         if sentence and sentence != self._noted:
             self._display.note(f"Waiting: {sentence}")
         self._noted = sentence
+
+    def _note_wait(self, state: State) -> None:
+        """Notes what the experiment waits for once that has lasted; sentences may change every second."""
+        found = state.get("waitsFor")
+        if not found:
+            self._next_wait_s = None
+        elif self._next_wait_s is None:
+            self._next_wait_s = self._clock() + _LASTING_WAIT_S
+        elif self._clock() >= self._next_wait_s and not passing_hold(state):
+            self._display.note(f"Waiting: {found['sentence']}")
+            self._next_wait_s = self._clock() + _WAIT_AGAIN_S

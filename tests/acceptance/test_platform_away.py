@@ -38,6 +38,8 @@ def test_daemon_starts_during_a_platform_outage(daemon: Daemon, code: Path) -> N
     for id_ in (stopped, going_on):
         (service,) = daemon.wait_for(id_, lambda state: state["services"][0]["status"] == "away", 2)["services"]
         assert "enterOutage" in service["sentence"], service
+    waits = {one["id"]: one["waitsFor"] for one in daemon.call("GET", "/experiments")["experiments"]}
+    assert all(waits[id_]["sentence"] == f"scripted is away: {service['sentence']}" for id_ in (stopped, going_on))
     pid = int((code / "stopped").read_text())
     since_s = time.monotonic()
     assert daemon.call("POST", f"/experiments/{stopped}/stop")["status"] == "STOPPED"

@@ -54,6 +54,7 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "status": "STOPPED",
         "hold": None,
         "errors": [],
+        "waitsFor": None,
         "createdMs": CREATED_MS,
         "endedMs": CREATED_MS + 60_000,
         "execDurationMs": 60_000,

@@ -24,6 +24,7 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
         "status": status,
         "hold": None,
         "errors": [],
+        "waitsFor": None,
         "endpoint": None,
         "createdMs": 1_790_000_000_000,
         "endedMs": None,

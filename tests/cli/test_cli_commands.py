@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from fake_manager import CONFIG, FakeManager, service, state, trial
 
 from nni_manager import __version__
+from nni_manager.cli import output
 from nni_manager.cli.main import nni_manager
 from nni_manager.cli.main import nnictl as nnictl_group
 from nni_manager.domain.errors import ConfigInvalid, Conflict, NotFound, Problem
@@ -238,6 +239,7 @@ def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> N
         "status": "RUNNING",
         "hold": hold,
         "errors": ["the tuner raised KeyError", "no GPU"],
+        "waitsFor": None,
         "warnings": [],
         "services": [],
     }
@@ -375,6 +377,26 @@ def test_the_list_says_what_is_on_hold(nnictl: Run, manager: FakeManager) -> Non
     manager.add(state("abc", hold={"code": "SAME_FAILURE", "sentence": "put it right", "details": ""}))
     line = nnictl("experiment", "list").stdout.splitlines()[1]
     assert "  ON HOLD  " in line and "on hold: put it right" in line
+
+
+@pytest.mark.parametrize("terminal", [None, 80, 200])
+def test_list_cuts_a_problem_to_one_line_and_status_shows_all(
+    nnictl: Run, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, terminal: int | None
+) -> None:
+    monkeypatch.setattr(output, "terminal_width", lambda: terminal)
+    why = f"gpu-box does not answer: {'no route to host ' * 20}at all"
+    manager.add(state("abc", errors=[why]))
+    _, *lines = nnictl("experiment", "list").stdout.splitlines()
+    assert len(lines) == (1 if terminal != 80 else 2)
+    assert re.search(r"gpu-box does not answer: .{,76}…$", lines[-1])
+    assert "at all" in nnictl("experiment", "status", "abc").stdout
+
+
+def test_list_and_status_name_what_is_waited_for(nnictl: Run, manager: FakeManager) -> None:
+    since_ms = (time.time() - 240) * 1000
+    manager.add(state("abc", waitsFor={"sentence": "remote is away: no route to host", "sinceMs": since_ms}))
+    assert "  waits for 4 min 0 s: remote is away: no route to host" in nnictl("experiment", "list").stdout
+    assert "waits for 4 min 0 s: remote is away" in " ".join(nnictl("experiment", "status").stdout.split())
 
 
 def test_the_list_shows_trials_and_the_best(nnictl: Run, manager: FakeManager) -> None:

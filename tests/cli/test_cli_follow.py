@@ -14,7 +14,7 @@ from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.programs import following, waiting
 from nni_manager.programs.following import FollowedExperiment
 from nni_manager.programs.progress import Progress
-from nni_manager.programs.waiting import StateFeed, StreamEnded
+from nni_manager.programs.waiting import StateFeed, StreamEnded, Watch
 
 pytestmark = pytest.mark.unit
 
@@ -111,6 +111,16 @@ def test_a_passing_hold_is_noted_once(running: FakeManager) -> None:
     follow(followed(running), display)
     proceed.set()
     assert display.notes == ["Waiting: the disk is full"] * 2
+
+
+def test_lasting_wait_is_noted_once_in_five_minutes() -> None:
+    """Its sentence may change each second, and one that passes is not noted."""
+    display, now = Record(), [0.0]
+    watch = Watch(display, lambda: now[0])
+    for now[0], waits in ((0, 1), (9, 1), (9.5, 0), (10, 1), (19, 1), (20, 1), (100, 1), (319, 1), (320, 1)):
+        waits_for = {"sentence": f"gpu 0 is busy at {now[0]} s", "sinceMs": 1} if waits else None
+        watch.take(state(waitsFor=waits_for))
+    assert display.notes == ["Waiting: gpu 0 is busy at 20 s", "Waiting: gpu 0 is busy at 320 s"]
 
 
 def test_interrupt_stops_the_experiment(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:

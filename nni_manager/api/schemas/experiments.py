@@ -88,6 +88,13 @@ class ExperimentEndpoint(Wire):
     url: str = Field(description="Address of the page, `http://host:port` and the prefix; NNI's API is below it.")
 
 
+class WaitingFor(Wire):
+    """What keeps an experiment from making the progress it could; it passes without a person, or a person helps."""
+
+    sentence: str = Field(description="What it waits for.", examples=["remote is away: no route to host"])
+    since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: not known.")
+
+
 class ExperimentSummary(Wire):
     """An experiment as lists show it."""
 
@@ -97,6 +104,10 @@ class ExperimentSummary(Wire):
     status: ExperimentStatus = Field(description=_ONE_STATUS)
     hold: Hold | None = Field(description="Why nothing new starts; null when nothing is on hold, or it is stopped.")
     errors: list[str] = Field(description="Everything that keeps it from going on, a sentence each.")
+    waits_for: WaitingFor | None = Field(
+        description="What it waits for while it is open: a service that is away or on hold, jobs that are "
+        "unreachable, or a place for its next trial while none runs; null: nothing, or not known."
+    )
     created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
     ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
     log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")

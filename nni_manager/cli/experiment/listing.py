@@ -14,7 +14,7 @@ from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import Column, Row, echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
-from nni_manager.client.formats import compact, direction, moment, number
+from nni_manager.client.formats import compact, cut, direction, moment, number
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.formats import duration, size
@@ -42,6 +42,8 @@ not_here.add_to(experiment, not_here.INSTEAD_OF_EXPERIMENT)
 
 #: The status in lists of an experiment that waits for a person.
 _ON_HOLD = "ON HOLD"
+#: Most characters of a problem in the list; `status` shows all of it.
+_PROBLEM_LENGTH = 100
 _STATUSES = [*(status.value for status in ExperimentStatus), _ON_HOLD.replace(" ", "_")]
 
 
@@ -102,7 +104,7 @@ def _columns() -> list[Column]:
         Column(header="PLATFORM", least=8, dispensable=2),
         Column(header="PORT", dispensable=1),
         Column(header=f"CREATED ({time.strftime('%Z')})", dispensable=3),
-        Column(header="PROBLEM", is_note=True, note_lines=8),
+        Column(header="PROBLEM", is_note=True, note_lines=1),
     ]
 
 
@@ -122,6 +124,9 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
         click.echo(facts(told, output.terminal_width()))
 
 
+_STATUS_FIELDS = ("id", "status", "hold", "errors", "waitsFor", "warnings", "services")
+
+
 @experiment.command()
 @to_read
 @selection.id_argument
@@ -131,7 +136,7 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
     client = connect()
     found = client.experiment(selection.choose(client, id))
     if as_json:
-        echo_json({name: found[name] for name in ("id", "status", "hold", "errors", "warnings", "services")})
+        echo_json({name: found.get(name) for name in _STATUS_FIELDS})
     else:
         click.echo(facts(_status(found), output.terminal_width()))
         if details := (found["hold"] or {}).get("details"):
@@ -181,7 +186,7 @@ def _row(experiment: dict[str, Any]) -> Row:
         experiment["platform"],
         str(endpoint["port"]) if endpoint else "",
         moment(experiment["createdMs"])[:16],
-        _problem(experiment),
+        cut(_problem(experiment) or progress.waits_for(experiment), _PROBLEM_LENGTH),
     )
 
 
@@ -205,6 +210,7 @@ def _status(experiment: dict[str, Any]) -> dict[str, str]:
         "id": experiment["id"],
         "status": ": ".join(filter(None, (shown_status(experiment), experiment.get("noMoreTrials")))),
         "problem": _problem(experiment),
+        "waits": progress.waits_for(experiment),
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),
         "failures": progress.failures(experiment),

@@ -15,8 +15,8 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
-from nni_manager.store.index import overview
-from nni_manager.store.index.overview import Live, ServiceSummary
+from nni_manager.store.index import service_summary
+from nni_manager.store.index.service_summary import ServiceSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +110,8 @@ def line(connections: Connections) -> list[InLine]:
 
 
 async def _summaries(experiment: OpenExperiment) -> Mapping[str, ServiceSummary]:
-    live = Live(at_work=True, derived_hold=None, problem="", services=experiment.loop.live_services)
-    config = experiment.spec.canonical
-    found = await experiment.database.read(lambda c: overview.summaries(c, config, live))
+    live, config = experiment.loop.live_services, experiment.spec.canonical
+    found = await experiment.database.read(lambda c: service_summary.summaries(c, config, live))
     return {service.name: service for service in found}
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.experiment import ExperimentWarning, Hold, StoredExperiment
-from nni_manager.domain.service import LiveService, ServiceStatus
+from nni_manager.domain.service import LiveService
 from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments, services
-from nni_manager.store.index import list_summary
+from nni_manager.store.experiment import experiments
+from nni_manager.store.index import list_summary, service_summary, waiting_for
 from nni_manager.store.index.list_summary import Best, ListSummary
+from nni_manager.store.index.service_summary import ServiceSummary
+from nni_manager.store.index.waiting_for import WaitingFor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,26 +35,6 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSummary:
-    """A training service of an experiment."""
-
-    name: str
-    platform: str
-    #: None: the experiment's loop does not run.
-    status: ServiceStatus | None
-    #: Since when it has this status; None: not known.
-    since_ms: int | None
-    #: Its problem, or why it has no room; empty: none.
-    sentence: str
-    #: Number of jobs it has room for; None: unlimited or unknown.
-    room: int | None
-    #: Most trials at a time; None: the experiment's limit.
-    limit: int | None
-    #: Number of its open attempts.
-    open_attempts: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Stored state and live state combined."""
 
@@ -69,6 +51,8 @@ class Overview:
     summary: ListSummary
     #: In config order; removed ones last.
     services: tuple[ServiceSummary, ...]
+    #: What it waits for; None: it is not at work, or goes on.
+    waits_for: WaitingFor | None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -89,6 +73,7 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
     """Loads the overview of an experiment. `now_ms`: for the time spent active."""
     row = experiments.load(connection)
     config = json.loads(row.config)
+    found = service_summary.summaries(connection, config, live.services)
     return Overview(
         row=row,
         config=config,
@@ -97,48 +82,9 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
         exec_ms=exec_ms(row, live, now_ms),
         summary=list_summary.load(connection, config),
-        services=summaries(connection, config, live),
+        services=found,
+        waits_for=waiting_for.load(connection, found) if live.at_work else None,
     )
-
-
-def summaries(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[ServiceSummary, ...]:
-    """The training services of an experiment; one that NNI made has no rows, only its config."""
-    sections = stored_config.services(config)
-    known = {service.name: service for service in live.services}
-    rows, attempts = services.load(connection), services.open_attempts(connection)
-    removed = [name for name in {**known, **rows} if name not in sections]
-    found = []
-    for name in (*sections, *removed):
-        row, now, section = rows.get(name), known.get(name), sections.get(name, {})
-        hold = row.hold if row is not None else None
-        status, since_ms, sentence = _condition(now, hold, is_removed=name not in sections)
-        platform = now.platform if now else str((section or (row.settings if row else {})).get("platform", ""))
-        found.append(
-            ServiceSummary(
-                name=name,
-                platform=platform,
-                status=status,
-                since_ms=since_ms,
-                sentence=sentence,
-                room=now.free if now else None,
-                limit=section.get("trialConcurrency"),
-                open_attempts=attempts.get(name, 0),
-            )
-        )
-    return tuple(found)
-
-
-def _condition(
-    now: LiveService | None, hold: Hold | None, *, is_removed: bool
-) -> tuple[ServiceStatus | None, int | None, str]:
-    """Status, since when, sentence."""
-    if is_removed:
-        return ServiceStatus.REMOVED, None, now.trouble if now else ""
-    if hold is not None and now is not None:
-        return ServiceStatus.ON_HOLD, now.since_ms, hold.sentence
-    if now is None:
-        return None, None, ""
-    return now.status, now.since_ms, now.trouble or (now.full.sentence if now.full else "")
 
 
 def hold(row: StoredExperiment, live: Live) -> Hold | None:
