@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from nni_manager.client import address
+from nni_manager.client import address, silence
 from nni_manager.client.address import Address
 from nni_manager.domain.errors import (
     ConfigInvalid,
@@ -64,6 +64,19 @@ def exchange(address: Address, request: Request) -> Answer:
         return Answer(headers=dict(response.headers.items()), body=response.read())
 
 
+def find_silence(address: Address) -> str:
+    """The sentence about a daemon that does not answer a simple request; empty: it answers, or nothing listens."""
+    request = Request(method="GET", path="/api/v1/daemon", query={}, timeout_s=silence.PROBE_S)
+    try:
+        exchange(address, request)
+    except Unreachable as error:
+        if isinstance(error.__cause__, TimeoutError):
+            return f"Waiting for the daemon at {address}, which does not answer. Its log may say why."
+    except NniManagerError:  # it refuses the request: an answer
+        pass
+    return ""
+
+
 @contextmanager
 def open_answer(
     address: Address, request: Request, cut_off: CutOff | None = None
@@ -79,8 +92,8 @@ def open_answer(
         if response.status >= 300:
             raise _error_of(response.status, response.read(), has_next="Retry-After" in response.headers)
         yield response
-    except TimeoutError:
-        raise Unreachable(f"the daemon at {address} did not answer in time; see its log") from None
+    except TimeoutError as error:
+        raise Unreachable(f"the daemon at {address} did not answer in time; see its log") from error
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable(_no_answer(address, error)) from error
     finally:

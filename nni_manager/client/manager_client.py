@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from nni_manager.client import silence
 from nni_manager.client.address import Address
 from nni_manager.client.connection import (
     Answer,
@@ -18,6 +19,7 @@ from nni_manager.client.connection import (
     Query,
     Request,
     exchange,
+    find_silence,
 )
 from nni_manager.domain.errors import Ending, NniManagerError, NotFound
 
@@ -352,12 +354,16 @@ class ManagerClient:
         request = Request(method=method, path=path, query=query or {}, body=body, timeout_s=timeout_s)
         is_for_any, self._was_asked = opens or not self._was_asked, True
         try:
-            return exchange(self.address, request)
+            return self._exchange(request)
         except (NobodyListens, Ending) as error:
             if self._again is None or not is_for_any:
                 raise
             self.address = self._again(error)
-        return exchange(self.address, request)
+        return self._exchange(request)
+
+    def _exchange(self, request: Request) -> Answer:
+        with silence.reported(lambda: find_silence(self.address)):
+            return exchange(self.address, request)
 
 
 def _code(sha256: str) -> str:

@@ -315,6 +315,24 @@ def test_foreground_follows_the_next_daemon(
 
 
 @pytest.mark.alone
+def test_command_reports_a_daemon_that_does_not_answer(nnictl: CommandLine) -> None:
+    serve = nnictl.serve("--port", "0")
+    assert serve.process is not None
+    nnictl.create(trialCommand=RUN_ON)
+    os.kill(serve.process.pid, signal.SIGSTOP)
+    try:
+        with nnictl.start("experiment", "list") as process:
+            began = time.monotonic()
+            told, took_s = process.stderr.readline(), time.monotonic() - began
+            os.kill(serve.process.pid, signal.SIGCONT)
+            out, _ = process.communicate(timeout=30)
+    finally:
+        os.kill(serve.process.pid, signal.SIGCONT)
+    assert told.startswith("Waiting for the daemon at ") and took_s < 5
+    assert process.returncode == 0 and "RUNNING" in out
+
+
+@pytest.mark.alone
 def test_sigterm_leaves_jobs_to_the_next_daemon(nnictl: CommandLine) -> None:
     serve = nnictl.serve("--port", "0")
     id_ = nnictl.create(trialCommand=RUN_ON, trialConcurrency=8, maxTrialNumber=8)
