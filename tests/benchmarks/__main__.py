@@ -1,6 +1,7 @@
 """Figures beside their floors and beside NNI 3.0, as Markdown: `python -m tests.benchmarks [NAME…]`.
 
-All of them take twenty minutes on an idle machine of two cores.
+All of them take twenty minutes on an idle machine of two cores. Figures that need a program which this machine lacks
+are left out by name, and so is one that fails; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import argparse
 import compileall
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests import nni3
 from tests.benchmarks import (
     connections,
     history,
@@ -26,6 +30,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.pages import crowd, looked_at, watched
 from tests.benchmarks.table import Table
+from tests.browser.conftest import CHROMIUM
 
 ROOT = Path(__file__).parents[2]
 FIGURES: dict[str, Callable[[Path, Table], None]] = {
@@ -49,6 +54,38 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
 }
 
 
+#: Figures that are measured in Chromium, and those that are measured beside NNI.
+_IN_CHROMIUM = frozenset(("page", "watched"))
+_BESIDE_NNI = frozenset(
+    ("start", "throughput", "sdk", "programs", "reporters", "thousand", "metrics", "status", "reads")
+)
+
+
+def left_out(names: Sequence[str]) -> dict[str, str]:
+    """Name of each figure that cannot be measured here → the program that is missing, with what installs it."""
+    missing: dict[str, str] = {}
+    if _IN_CHROMIUM & set(names) and not Path(CHROMIUM).exists():
+        missing |= dict.fromkeys(_IN_CHROMIUM, "Chromium is not installed; run `make chromium`")
+    if _BESIDE_NNI & set(names):
+        try:
+            nni3.interpreter()
+        except RuntimeError as error:
+            missing |= dict.fromkeys(_BESIDE_NNI, f"NNI cannot be installed; see `make nni3` ({str(error)[-200:]})")
+    return {name: why for name, why in missing.items() if name in names}
+
+
+def measure(names: Sequence[str], folder: Path, table: Table) -> dict[str, str]:
+    """Measures each figure in a new folder below `folder`; returns those that failed → the error."""
+    failed = {}
+    for name in names:
+        try:
+            FIGURES[name](folder / name, table)
+        except Exception as error:
+            traceback.print_exc()
+            failed[name] = f"{type(error).__name__}: {error}"
+    return failed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}; none: all")
@@ -59,13 +96,15 @@ def main() -> None:
         compileall.compile_dir(ROOT / package, quiet=1)
     # new folders for each, removed at the very end: ext4 is slow for minutes where thousands of files were removed
     folder = Path(tempfile.mkdtemp(prefix="nni-manager-bench-"))
-    table = Table()
+    table, missing = Table(), left_out(names)
     try:
-        for name in names:
-            FIGURES[name](folder / name, table)
+        failed = measure([name for name in names if name not in missing], folder, table)
         table.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    for name, why in {**missing, **failed}.items():
+        print(f"left out: {name}: {why}")
+    sys.exit(1 if missing or failed else 0)
 
 
 if __name__ == "__main__":
