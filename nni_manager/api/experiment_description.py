@@ -150,8 +150,8 @@ def _condition(found: Overview) -> dict[str, Any]:
 
 
 _GLANCE = (
-    *("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best", "objectives", "paretoSet", "paretoSize"),
-    "commonFailure",
+    *("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "directionNote", "best", "objectives", "paretoSet"),
+    *("paretoSize", "commonFailure"),
 )
 
 
@@ -164,6 +164,7 @@ def _glance(found: ListSummary | None) -> dict[str, Any]:
         "trialsMade": found.trials_made,
         "maxTrialNumber": found.max_trial_number,
         "optimizeMode": found.optimize_mode,
+        "directionNote": found.direction_note,
         "best": found.best,
         "objectives": found.objectives,
         "paretoSet": pareto.trials,

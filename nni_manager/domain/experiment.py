@@ -249,6 +249,8 @@ class StoredExperiment(NamedTuple):
     nonce: str = ""
     #: See `platform_kit.contract.Host`; empty for a folder that NNI made.
     storage_key: str = ""
+    #: ``maximize`` or ``minimize``, the default of the user's tuner class; empty: unknown.
+    class_direction: str = ""
 
     @property
     def is_counting(self) -> bool:

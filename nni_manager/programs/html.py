@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from nni_manager.client.formats import compact, direction, number
+from nni_manager.client.formats import best_label, compact, number
 from nni_manager.programs import progress
 from nni_manager.programs.progress import State
 from nni_manager.web import best_so_far
@@ -23,8 +23,8 @@ def experiment(state: State, trials: Trials) -> str:
     if state["hold"]:
         facts.append(f"On hold: {escape(state['hold']['sentence'])}")
     if best := state["best"]:
-        which = direction(state.get("optimizeMode"))
-        facts.append(f"Best{which} {number(best['value'])}: <code>{escape(compact(best['parameters']))}</code>")
+        label = escape(best_label(state).removeprefix("b"))
+        facts.append(f"B{label} {number(best['value'])}: <code>{escape(compact(best['parameters']))}</code>")
     results = ((one.number, one.value) for one in trials)
     drawing = best_so_far.drawing(results, maximize=state.get("optimizeMode") == "maximize")
     return "<div>" + "".join(f"<div>{fact}</div>" for fact in facts) + drawing + "</div>"

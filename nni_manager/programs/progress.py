@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
-from nni_manager.client.formats import cut, direction, number
+from nni_manager.client.formats import best_label, cut, number
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.formats import duration
 from nni_manager.domain.trial_status import TrialStatus, ended, failed
@@ -39,8 +39,8 @@ class Progress:
     #: The best final result; None: there is no best trial yet.
     best_value: float | None
     best_trial: str
-    #: The experiment's `maximize` or `minimize`; empty: not known.
-    optimize_mode: str = ""
+    #: As `client.formats.best_label` has it.
+    best_label: str = "best"
     #: Number of trials in the Pareto set of an experiment with several objectives; 0: one number is what counts.
     pareto_size: int = 0
 
@@ -75,7 +75,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
         is_active=is_active,
         best_value=best.get("value"),
         best_trial=best.get("trialId", ""),
-        optimize_mode=state.get("optimizeMode", ""),
+        best_label=best_label(state),
         pareto_size=state.get("paretoSize") or 0,
     )
 
@@ -120,8 +120,8 @@ def _trials(progress: Progress) -> str:
 def _best(progress: Progress) -> str:
     if progress.pareto_size and not progress.best_trial:
         return f"best: a Pareto set of {progress.pareto_size}"
-    which = direction(progress.optimize_mode)
-    return f"best{which} {number(progress.best_value)} (trial {progress.best_trial})" if progress.best_trial else ""
+    value = number(progress.best_value)
+    return f"{progress.best_label} {value} (trial {progress.best_trial})" if progress.best_trial else ""
 
 
 def _times(progress: Progress) -> str:

@@ -129,7 +129,7 @@ def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
     best = {"best trial": found.best.trial_id} if found.best else {}
     return {
         "best result": found.best.value if found.best else "none yet",
-        "better is": "greater" if found.summary.optimize_mode == "maximize" else "smaller",
+        "best means": found.summary.direction_words if found.summary.has_one_direction else "one for each objective",
         **best,
         "trials that have ended": ended(found.counts),
         "limit of trials": "no limit" if limit is None else limit,

@@ -334,6 +334,13 @@ def test_the_best_trials_of_a_search_for_small_results(nnictl: Run, manager: Fak
     assert "best (lowest) " in nnictl("experiment", "show").stdout
 
 
+def test_best_names_default_that_decides_direction(nnictl: Run, manager: FakeManager) -> None:
+    best = {"trialId": "aaaaa", "value": 0.5, "parameters": {"x": 0}}
+    manager.add(state("abc", optimizeMode="minimize", directionNote="default of TPE", best=best))
+    assert "best (lowest: default of TPE) 0.5 (trial aaaaa)" in nnictl("experiment", "status").stdout
+    assert "best (lowest: default of TPE) " in nnictl("experiment", "show").stdout
+
+
 def test_an_update_that_ends_the_search_says_so(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", noMoreTrials="maxTrialNumber (3) is reached", trialsMade=5))
     said = nnictl("update", "trialnum", "-v", "3").stdout.splitlines()

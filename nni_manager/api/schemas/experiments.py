@@ -109,6 +109,11 @@ class ExperimentSummary(Wire):
     optimize_mode: OptimizeMode | None = Field(
         description=f"Which results are better, as its tuner understands its config.{_NOT_KNOWN}"
     )
+    direction_note: str | None = Field(
+        description="What decides that, where the experiment file does not state it, such as `default of TPE` or "
+        f"`direction not set`; empty: the file states it.{_NOT_KNOWN}",
+        examples=["default of TPE"],
+    )
     best: Best | None = Field(
         description="The best trial; null before the first one succeeded with a finite number, with several "
         "`objectives`, and where `counts` is null."
@@ -151,6 +156,10 @@ class ExperimentState(ExperimentSummary):
     )
     optimize_mode: OptimizeMode = Field(
         description="Which results are better, greater or smaller ones, as its tuner understands its config."
+    )
+    direction_note: str = Field(
+        description="What decides that, where the experiment file does not state it, such as `default of TPE` or "
+        "`direction not set`; empty: the file states it."
     )
     best: Best | None = Field(
         description="The best trial; null before the first one succeeded with a finite number, and with several "

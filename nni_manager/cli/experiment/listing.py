@@ -14,7 +14,7 @@ from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import Column, Row, echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
-from nni_manager.client.formats import compact, direction, moment, number
+from nni_manager.client.formats import best_label, compact, moment, number
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.formats import duration, size
@@ -244,9 +244,7 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "time at work": duration(experiment["execDurationMs"]),
         "trials made": str(experiment["trialsMade"]),
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
-        f"best{direction(experiment.get('optimizeMode'))}": f"{number(best['value'])} (trial {best['trialId']})"
-        if best
-        else "",
+        best_label(experiment): f"{number(best['value'])} (trial {best['trialId']})" if best else "",
         "best parameters": compact(best["parameters"]) if best else "",
         **pareto_set.facts(experiment),
         "config": compact(experiment["config"]),

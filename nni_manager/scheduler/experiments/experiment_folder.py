@@ -67,6 +67,7 @@ def make(
                 now_ms=now_ms,
                 nonce=secrets.token_hex(8),
                 storage_key=secrets.token_hex(12),
+                class_direction=submission.class_direction,
                 warnings=[warning.told for warning in submission.spec.warnings],
             )
             for results in submission.imported:

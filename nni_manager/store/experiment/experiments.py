@@ -37,11 +37,12 @@ def create(
     now_ms: int,
     nonce: str = "",
     storage_key: str = "",
+    class_direction: str = "",
     warnings: Sequence[ExperimentWarning] = (),
 ) -> None:
     connection.execute(
         "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, storage_key,"
-        " warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " class_direction, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -52,6 +53,7 @@ def create(
             now_ms,
             nonce,
             storage_key,
+            class_direction,
             spelled(json.dumps([asdict(warning) for warning in warnings])),
         ),
     )

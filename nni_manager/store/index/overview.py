@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nni_manager.domain import direction
 from nni_manager.domain.experiment import ExperimentWarning, Hold, StoredExperiment
 from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.store import stored_config
@@ -94,9 +95,14 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         config=config,
         hold=hold(row, live),
         errors=errors(row, live),
-        warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
+        warnings=(
+            *experiments.warnings(connection),
+            *_directions(row, config),
+            *_was_on_hold(row, live),
+            *live.warnings,
+        ),
         exec_ms=exec_ms(row, live, now_ms),
-        summary=list_summary.load(connection, config),
+        summary=list_summary.load(connection, config, row.class_direction),
         services=summaries(connection, config, live),
     )
 
@@ -144,6 +150,10 @@ def _condition(
 def hold(row: StoredExperiment, live: Live) -> Hold | None:
     """The hold of an experiment; a stored one counts only while its loop runs."""
     return (row.hold or live.derived_hold) if live.at_work else live.derived_hold
+
+
+def _directions(row: StoredExperiment, config: Mapping[str, Any]) -> Iterator[ExperimentWarning]:
+    return (warning.told for warning in direction.warnings(config, row.class_direction))
 
 
 def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarning]:
