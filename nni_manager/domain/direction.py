@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nni_manager.domain.algorithm import ignores_results
 from nni_manager.domain.experiment import ConfigWarning
 from nni_manager.domain.metrics import OptimizeMode
 
@@ -38,15 +39,6 @@ _MAXIMIZE = frozenset(
     (
         *("evolution", "regularizedevolutiontuner", "gptuner", "gp", "smac", "hyperband", "bohb"),
         *("metis", "metistuner", "pbt", "pbttuner", "dngo", "dngotuner", "networkmorphism", "ppo", "ppotuner"),
-    )
-)
-#: Tuners that propose the same whatever the results are; they have no direction of their own.
-_WITHOUT_RESULTS = frozenset(
-    (
-        *("random", "gridsearch", "grid", "batch", "batchtuner"),
-        f"{_NNI}random_tuner.randomtuner",
-        f"{_NNI}gridsearch_tuner.gridsearchtuner",
-        f"{_NNI}batch_tuner.batchtuner",
     )
 )
 #: Tuners whose arguments NNI refuses without this one, in its first format.
@@ -98,11 +90,6 @@ def warnings(config: Mapping[str, Any], class_default: str = "", *, file: str = 
     )
 
 
-def ignores_results(config: Mapping[str, Any]) -> bool:
-    """Whether the tuner proposes the same whatever the results are."""
-    return _key(config) in _WITHOUT_RESULTS
-
-
 def must_say(name: str) -> bool:
     """Whether NNI refuses arguments for this tuner that lack `optimize_mode`."""
     return name.lower() in _REQUIRED
@@ -113,7 +100,7 @@ def _stated(config: Mapping[str, Any]) -> object:
     if objectives := config.get("objectives"):
         return next(iter(objectives.values()))
     stated = _argument(_tuner(config))
-    if stated is None and ignores_results(config):
+    if stated is None and ignores_results(_key(config)):
         return _argument(config.get("assessor") or {})
     return stated
 
@@ -122,7 +109,7 @@ def _default(key: str) -> OptimizeMode | None:
     """NNI's default for a tuner; None: it has none, or the class is not NNI's."""
     if key in _MINIMIZE:
         return OptimizeMode.MINIMIZE
-    is_known = key in _MAXIMIZE or (key.startswith(_NNI) and key not in _WITHOUT_RESULTS)
+    is_known = key in _MAXIMIZE or (key.startswith(_NNI) and not ignores_results(key))
     return OptimizeMode.MAXIMIZE if is_known else None
 
 

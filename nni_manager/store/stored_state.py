@@ -15,6 +15,7 @@ from nni_manager.domain.experiment import (
     StoredExperiment,
     StoredState,
 )
+from nni_manager.domain.final_result import ReportedResult
 from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import OpenTrial
 from nni_manager.store.experiment import experiments, jobs, runners, services, trials
@@ -58,8 +59,23 @@ def load(
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1) if failed else (),
         failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
+        reported=dict(_reported(connection, spec, experiment, open_trials)),
         needless=_needless(connection, spec, experiment, removing, away),
     )
+
+
+def _reported(
+    connection: sqlite3.Connection,
+    spec: ExperimentSpec,
+    experiment: StoredExperiment,
+    open_trials: Iterable[OpenTrial],
+) -> Iterator[tuple[str, ReportedResult]]:
+    if experiment.unusable_results is None or not spec.counts_unusable_results:
+        return
+    for trial in open_trials:
+        job = trial.job
+        if job is not None and (job.has_ended or job.runner_exit is not None or job.unreachable_ms is not None):
+            yield trial.id, trials.reported(connection, trial.id)
 
 
 def _needless(

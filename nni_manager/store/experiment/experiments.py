@@ -110,8 +110,13 @@ def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | No
 
 
 def forget_failures(connection: sqlite3.Connection) -> None:
-    """On resume: earlier failures do not count towards the next hold."""
-    connection.execute("UPDATE experiment SET resumed_end = ended_trials")
+    """On resume: earlier failures and unusable results do not count towards the next hold."""
+    connection.execute("UPDATE experiment SET resumed_end = ended_trials, unusable_results = 0")
+
+
+def set_unusable_results(connection: sqlite3.Connection, count: int | None) -> None:
+    """Stores the count, as in `StoredExperiment.unusable_results`."""
+    connection.execute("UPDATE experiment SET unusable_results = ?", (count,))
 
 
 def set_config(connection: sqlite3.Connection, config: str) -> None:

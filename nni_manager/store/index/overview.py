@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain import direction
-from nni_manager.domain.experiment import ExperimentWarning, Hold, StoredExperiment
+from nni_manager.domain import direction, result_advice
+from nni_manager.domain.experiment import ExperimentWarning, Hold, HoldCode, StoredExperiment
+from nni_manager.domain.final_result import MAX_UNUSABLE, Usability
 from nni_manager.domain.service import LiveService, ServiceStatus
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments, services
+from nni_manager.store.experiment import experiments, services, trials
 from nni_manager.store.index import list_summary
 from nni_manager.store.index.list_summary import Best, ListSummary
 
@@ -90,6 +92,7 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
     """Loads the overview of an experiment. `now_ms`: for the time spent active."""
     row = experiments.load(connection)
     config = json.loads(row.config)
+    summary = list_summary.load(connection, config, row.class_direction)
     return Overview(
         row=row,
         config=config,
@@ -98,11 +101,12 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         warnings=(
             *experiments.warnings(connection),
             *_directions(row, config),
+            *_without_usable_result(connection, row, config, summary),
             *_was_on_hold(row, live),
             *live.warnings,
         ),
         exec_ms=exec_ms(row, live, now_ms),
-        summary=list_summary.load(connection, config, row.class_direction),
+        summary=summary,
         services=summaries(connection, config, live),
     )
 
@@ -154,6 +158,23 @@ def hold(row: StoredExperiment, live: Live) -> Hold | None:
 
 def _directions(row: StoredExperiment, config: Mapping[str, Any]) -> Iterator[ExperimentWarning]:
     return (warning.told for warning in direction.warnings(config, row.class_direction))
+
+
+def _without_usable_result(
+    connection: sqlite3.Connection, row: StoredExperiment, config: Mapping[str, Any], summary: ListSummary
+) -> Iterator[ExperimentWarning]:
+    """Where no hold says it: the results are NaN or infinite, or the tuner ignores them."""
+    most = config.get("maxUnusableResults", MAX_UNUSABLE)
+    has_best = summary.best is not None or (summary.pareto_set is not None and summary.pareto_set.size > 0)
+    is_held = row.hold is not None and row.hold.code is HoldCode.NO_USABLE_RESULT
+    if has_best or is_held or not most or summary.counts.get(TrialStatus.SUCCEEDED, 0) < most:
+        return
+    last = trials.last_reported(connection)
+    if last is not None and last.usability(config.get("objectives") or {}) is not Usability.USABLE:
+        advice = result_advice.advice(last, config, row.class_direction)
+        yield ExperimentWarning(
+            code=HoldCode.NO_USABLE_RESULT, message=f"no trial that succeeded has a usable result: {advice}"
+        )
 
 
 def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarning]:
