@@ -125,8 +125,9 @@ def text_of(connection: sqlite3.Connection) -> str:
     """The summary as the index stores it; the database may have an older schema."""
     cursor = connection.execute("SELECT * FROM experiment")
     row = dict(zip((name for name, *_ in cursor.description), cursor.fetchone(), strict=True))
-    summary = load(connection, json.loads(row["config"]), row.get("class_direction", ""))
-    course = best_results.load_course(connection, maximizes=summary.maximizes)
+    config = json.loads(row["config"])
+    summary = load(connection, config, row.get("class_direction", ""))
+    course = best_results.load_course(connection, config, maximizes=summary.maximizes)
     return replace(summary, course=course, exec_ms=row["exec_ms"]).text()
 
 
@@ -140,8 +141,9 @@ def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:
 
 
 def _only_best(found: ParetoSet) -> Best | None:
-    """The best trial of an experiment with one objective; None: it has several, or no trial has a result."""
-    for trial in found.trials[:1] if len(found.trials) and len(found.trials[0].values) == 1 else ():
+    """The best trial of an experiment with one objective; None: it has several, or no trial has a result that satisfies
+    the constraints."""
+    for trial in (one for one in found.trials[:1] if one.is_feasible and len(one.values) == 1):
         [value] = trial.values.values()
         return Best(trial_id=trial.trial_id, value=value, parameters=trial.parameters)
     return None

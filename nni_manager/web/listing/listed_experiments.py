@@ -263,7 +263,7 @@ async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
             hold=found.hold,
             errors=found.errors,
             summary=found.summary,
-            course=best_results.load_course(connection, maximizes=found.summary.maximizes),
+            course=best_results.load_course(connection, found.config, maximizes=found.summary.maximizes),
             exec_ms=found.exec_ms,
         )
 
