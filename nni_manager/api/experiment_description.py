@@ -137,6 +137,7 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
             "maxTrialDuration": config.get("maxTrialDuration"),
             "noMoreTrials": no_more_trials.sentence(found),
             "revision": row.revision,
+            "endedAs": row.ended_as or None,
             "services": found.services,
             "warnings": found.warnings,
         }
@@ -151,7 +152,7 @@ def _condition(found: Overview) -> dict[str, Any]:
 
 _GLANCE = (
     *("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "directionNote", "best", "objectives", "paretoSet"),
-    *("paretoSize", "commonFailure"),
+    *("paretoSize", "commonFailure", "endedAs"),
 )
 
 
@@ -170,4 +171,5 @@ def _glance(found: ListSummary | None) -> dict[str, Any]:
         "paretoSet": pareto.trials,
         "paretoSize": pareto.size,
         "commonFailure": found.common_failure,
+        "endedAs": found.ended_as or None,
     }

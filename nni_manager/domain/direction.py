@@ -80,14 +80,9 @@ def warnings(config: Mapping[str, Any], class_default: str = "", *, file: str = 
         return ()
     better = "highest" if found.maximizes else "lowest"
     own = "" if _tuner(config).get("name") else "; add that argument to the class if it has none"
-    return (
-        ConfigWarning(
-            code="NO_DIRECTION",
-            message=f"not set, so the {better} result counts as best ({found.note}); set maximize or minimize{own}",
-            field=f"{'tuner' if config.get('tuner') else 'advisor'}.classArgs.{ARGUMENT}",
-            file=file,
-        ),
-    )
+    message = f"not set, so the {better} result counts as best ({found.note}); set maximize or minimize{own}"
+    field = f"{'tuner' if config.get('tuner') else 'advisor'}.classArgs.{ARGUMENT}"
+    return (ConfigWarning(code="NO_DIRECTION", message=message, field=field, file=file),)
 
 
 def must_say(name: str) -> bool:

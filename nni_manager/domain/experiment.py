@@ -264,6 +264,8 @@ class StoredExperiment(NamedTuple):
     class_direction: str = ""
     #: Number of succeeded trials since the start or the last resume, all without a usable result; None: one had one.
     unusable_results: int | None = 0
+    #: DONE: it was stopped after it was done; empty: it is open, or was stopped before.
+    ended_as: str = ""
 
     @property
     def is_counting(self) -> bool:

@@ -165,7 +165,7 @@ class WaitEnd:
 def judge(state: State) -> WaitEnd | None:
     """Why waiting ends at this state of the experiment; None: it goes on."""
     status, id_ = state["status"], state["id"]
-    if status == ExperimentStatus.DONE:
+    if ExperimentStatus.DONE in (status, state.get("endedAs")):
         return WaitEnd(is_done=True, is_good=_went_well(state), text=_result(state))
     if status == ExperimentStatus.ERROR:
         return WaitEnd(is_done=False, is_good=False, text=_trouble(state, "stopped on an error"))

@@ -76,6 +76,8 @@ class OneExperiment:
     facts: dict[str, Any]
     #: Parameters of its best trial, names of nested ones joined by dots.
     best: Mapping[str, Any]
+    #: As in `StoredExperiment`.
+    ended_as: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ async def _read(context: PagesContext, id: str) -> OneExperiment:
         fields=dict(fields_of(mask(found.config))),
         facts=_facts(found, entry),
         best=flat(found.best.parameters) if found.best else {},
+        ended_as=found.row.ended_as,
     )
 
 

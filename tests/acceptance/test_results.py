@@ -382,6 +382,24 @@ def test_results_without_influence_on_the_search_only_warn(bench: Bench, result:
     assert words in warning["message"]
 
 
+def test_experiment_closed_after_its_end_is_ended_as_done(bench: Bench) -> None:
+    def ended_as() -> list[object]:
+        state = bench.call("GET", "")
+        [listed] = [one for one in bench.daemon.call("GET", "/experiments")["experiments"] if one["id"] == bench.id]
+        assert state["status"] == listed["status"] == "STOPPED"
+        return [state["endedAs"], listed["endedAs"]]
+
+    bench.start("true", maxTrialNumber=1)
+    assert bench.daemon.wait(bench.id, "DONE")["endedAs"] is None
+    bench.call("POST", "/stop")
+    assert ended_as() == ["DONE", "DONE"]
+    bench.call("POST", "/resume")
+    bench.call("PATCH", "", {"maxTrialNumber": 1000, "trialConcurrency": 1})
+    assert bench.daemon.wait(bench.id, "RUNNING")["endedAs"] is None
+    bench.call("POST", "/stop")
+    assert ended_as() == [None, None]
+
+
 def test_same_failure_in_a_row_causes_a_hold_after_a_success(bench: Bench) -> None:
     (bench.code / "wrong.py").write_text(
         "import nni, os\nnni.get_next_parameter()\nnumber = int(os.environ['NNI_TRIAL_SEQ_ID'])\n"

@@ -67,6 +67,7 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "noMoreTrials": "",
         "optimizeMode": "maximize",
         "directionNote": "",
+        "endedAs": None,
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}},
         "revision": 2,
         "objectives": {},

@@ -14,6 +14,7 @@ import pytest
 from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.store.folder import Ownership
+from nni_manager.store.index import index
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -323,3 +324,12 @@ async def test_several_objectives_have_no_arrow(visitor: httpx.AsyncClient, worl
     await world.add("seeded", tuner={"name": "TPE"}, objectives={"loss": "minimize", "f1": "maximize"})
     page = await get(visitor, "/experiments/seeded")
     assert "Best" in page.text and "↓" not in page.text and "↑" not in page.text
+
+
+async def test_closed_experiment_that_was_done_looks_done(visitor: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
+        connection.execute("UPDATE experiment SET ended_as = 'DONE'")
+    await world.supervisor.index.write(lambda c: index.put(c, index.read_folder(folder)))
+    for path in ("/", "/experiments/seeded"):
+        assert "DONE (closed)" in (await get(visitor, path)).text

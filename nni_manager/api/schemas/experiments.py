@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
@@ -99,6 +99,10 @@ class ExperimentSummary(Wire):
     errors: list[str] = Field(description="Everything that keeps it from going on, a sentence each.")
     created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
     ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
+    ended_as: Literal["DONE"] | None = Field(
+        description="DONE: it was stopped after it was done, so that its status is STOPPED; null: it is open, or was "
+        "stopped before."
+    )
     log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")
     endpoint: ExperimentEndpoint | None = Field(
         description="Its own port; null: it has none. `errors` says if it is not open."

@@ -14,7 +14,7 @@ from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import Column, Row, echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
-from nni_manager.client.formats import best_label, compact, moment, number
+from nni_manager.client.formats import best_label, closed_status, compact, moment, number
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.formats import duration, size
@@ -88,7 +88,7 @@ def _known(connect: Connect) -> list[dict[str, Any]]:
 
 def _is_wanted(experiment: dict[str, Any], everything: bool, status: str) -> bool:
     if status:
-        return status in (experiment["status"], shown_status(experiment))
+        return status in (experiment["status"], shown_status(experiment), experiment.get("endedAs"))
     return everything or selection.is_open(experiment)
 
 
@@ -131,7 +131,8 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
     client = connect()
     found = client.experiment(selection.choose(client, id))
     if as_json:
-        echo_json({name: found[name] for name in ("id", "status", "hold", "errors", "warnings", "services")})
+        names = ("id", "status", "endedAs", "hold", "errors", "warnings", "services")
+        echo_json({name: found.get(name) for name in names})
     else:
         click.echo(facts(_status(found), output.terminal_width()))
         if details := (found["hold"] or {}).get("details"):
@@ -195,9 +196,10 @@ def _trials(experiment: dict[str, Any]) -> str:
 
 
 def shown_status(experiment: dict[str, Any]) -> str:
-    """The displayed status of an experiment: ``ON HOLD`` for an active one that waits for a person."""
+    """The displayed status of an experiment: ``ON HOLD`` for an active one that waits for a person, ``DONE (closed)``
+    for one that was stopped after it was done."""
     is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
-    return _ON_HOLD if is_held else str(experiment["status"])
+    return _ON_HOLD if is_held else closed_status(experiment["status"], experiment.get("endedAs"))
 
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:

@@ -115,8 +115,8 @@ def follow(
         if verdict.is_done:
             with waiting_for_daemon_end(client):
                 client.stop(id)
-            page, trials = f"`nnictl webui {id}{where}`", f"`nnictl trial ls {id}{where}`"
-            click.echo(f"Experiment {id} is closed; {trials} shows its trials, {page} its page.")
+            trials, view = f"`nnictl trial ls {id}{where}`", f"`nnictl view {id}{where}`"
+            click.echo(f"Experiment {id} is closed; {trials} shows its trials, {view} opens its page again.")
     except KeyboardInterrupt:
         return stop_interrupted(client, id)
     except StreamEnded:

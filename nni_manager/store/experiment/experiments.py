@@ -90,14 +90,24 @@ def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> N
 
 
 def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms: int, error: str = "") -> None:
-    """Sets `ended_ms` on DONE, ERROR and STOPPED, clears it on active statuses, and counts time up to now."""
+    """Sets `ended_ms` on DONE, ERROR and STOPPED, clears it on active statuses, and counts time up to now. A stop of
+    one that is DONE is noted in `ended_as`."""
     count_time(connection, now_ms)
-    connection.execute("UPDATE experiment SET status = ?, error = ?", (status, error))
+    connection.execute(
+        "UPDATE experiment SET status = :status, error = :error, ended_as = CASE WHEN :status NOT IN"
+        " ('STOPPING', 'STOPPED') THEN '' WHEN status = 'DONE' THEN status ELSE ended_as END",
+        {"status": status, "error": error},
+    )
     if status.is_active:
         connection.execute("UPDATE experiment SET ended_ms = NULL")
     elif status is not ExperimentStatus.STOPPING:
         connection.execute("UPDATE experiment SET ended_ms = coalesce(ended_ms, max(?, created_ms))", (now_ms,))
     nni_format.save_profile(connection)
+
+
+def set_ended_as(connection: sqlite3.Connection, ended_as: str) -> None:
+    """Stores how it ended, as in `StoredExperiment.ended_as`."""
+    connection.execute("UPDATE experiment SET ended_as = ?", (ended_as,))
 
 
 def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | None = None) -> None:

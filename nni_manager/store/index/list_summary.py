@@ -59,6 +59,8 @@ class ListSummary:
     course: tuple[float, ...] = ()
     #: Milliseconds it was active; None: not known, or still counted.
     exec_ms: int | None = None
+    #: As in `StoredExperiment`; only of a closed experiment.
+    ended_as: str = ""
 
     @property
     def maximizes(self) -> bool:
@@ -128,7 +130,7 @@ def text_of(connection: sqlite3.Connection) -> str:
     config = json.loads(row["config"])
     summary = load(connection, config, row.get("class_direction", ""))
     course = best_results.load_course(connection, config, maximizes=summary.maximizes)
-    return replace(summary, course=course, exec_ms=row["exec_ms"]).text()
+    return replace(summary, course=course, exec_ms=row["exec_ms"], ended_as=row.get("ended_as", "")).text()
 
 
 def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:

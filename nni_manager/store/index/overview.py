@@ -172,9 +172,8 @@ def _without_usable_result(
     last = trials.last_reported(connection)
     if last is not None and last.usability(config.get("objectives") or {}) is not Usability.USABLE:
         advice = result_advice.advice(last, config, row.class_direction)
-        yield ExperimentWarning(
-            code=HoldCode.NO_USABLE_RESULT, message=f"no trial that succeeded has a usable result: {advice}"
-        )
+        sentence = f"no trial that succeeded has a usable result: {advice}"
+        yield ExperimentWarning(code="NO_USABLE_RESULT", message=sentence)
 
 
 def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarning]:
