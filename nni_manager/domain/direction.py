@@ -79,7 +79,8 @@ def warnings(config: Mapping[str, Any], class_default: str = "", *, file: str = 
     if not found.note:
         return ()
     better = "highest" if found.maximizes else "lowest"
-    own = "" if _tuner(config).get("name") else "; add that argument to the class if it has none"
+    has_argument = bool(_tuner(config).get("name")) or found.note != NOT_SET
+    own = "" if has_argument else "; add that argument to the class if it has none"
     message = f"not set, so the {better} result counts as best ({found.note}); set maximize or minimize{own}"
     field = f"{'tuner' if config.get('tuner') else 'advisor'}.classArgs.{ARGUMENT}"
     return (ConfigWarning(code="NO_DIRECTION", message=message, field=field, file=file),)

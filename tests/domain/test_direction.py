@@ -69,6 +69,8 @@ def test_warning_names_field_meaning_and_step() -> None:
         "exp.yml: tuner.classArgs.optimize_mode: not set, so the lowest result counts as best (default of TPE); set"
         " maximize or minimize"
     )
+    [inspected] = warnings({"tuner": {"className": "mine.Mine"}}, "minimize")
+    assert inspected.message.endswith("lowest result counts as best (default of Mine); set maximize or minimize")
     [own] = warnings({"advisor": {"className": "mine.Mine"}})
     assert str(own) == (
         "advisor.classArgs.optimize_mode: not set, so the highest result counts as best (direction not set); set"
