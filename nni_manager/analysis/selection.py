@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from nni_manager.analysis.columns.trial_set import STATUSES, TrialSet
 from nni_manager.analysis.query import DEFAULT_KEY, Query
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.objectives import Constraint
 from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 
 SUCCEEDED = STATUSES.index(TrialStatus.SUCCEEDED)
@@ -41,9 +43,30 @@ def comparable(trials: TrialSet, key: str) -> Mask:
     return found
 
 
+def violation(trials: TrialSet) -> Floats:
+    """How far each trial is beyond the constraints; 0: it satisfies all, or there are none."""
+    return trials.derive("violation", partial(_violation, trials))
+
+
+def _violation(trials: TrialSet) -> Floats:
+    found = np.zeros(len(trials))
+    for name, limit in (trials.goals.constraints if trials.goals is not None else {}).items():
+        found += _beyond(limit, results(trials, name))
+    return found
+
+
+def _beyond(limit: Constraint, values: Floats) -> Floats:
+    """As `Constraint.violation`, of many values; NaN: there is none."""
+    beyond = values - limit.bound if limit.operator.startswith("<") else limit.bound - values
+    least = 0.0 if "=" in limit.operator else sys.float_info.min
+    found: Floats = np.where(beyond == 0, least, np.maximum(beyond, 0.0))
+    return np.where(np.isnan(values), np.inf, found)
+
+
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Comparable trials from the best to the worst; of equal results the earlier trial is better."""
+    """Comparable trials from the best to the worst. Trials that satisfy all constraints come first; of equal results
+    the earlier trial is better."""
 
     #: Positions, the best first.
     order: Integers
@@ -63,11 +86,14 @@ def _ranks(trials: TrialSet, query: Query) -> Ranks:
     values = results(trials, query.key)
     positions = np.flatnonzero(comparable(trials, query.key))
     signed = -values[positions] if maximizes(trials, query) else values[positions]
-    sorting = np.argsort(signed, kind="stable")
-    order, ascending = positions[sorting], signed[sorting]
+    is_infeasible = violation(trials)[positions] > 0
+    sorting = np.lexsort((signed, is_infeasible))
+    order, ascending, groups = positions[sorting], signed[sorting], is_infeasible[sorting]
     rank, score = np.zeros(len(trials), np.int64), np.full(len(trials), np.nan)
     rank[order] = np.arange(1, len(order) + 1)
-    first = np.searchsorted(ascending, ascending)  # of equal ones
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (ascending[1:] != ascending[:-1]) | (groups[1:] != groups[:-1])
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))  # of equal ones
     score[order] = 1 - first / max(1, first.max(initial=0))
     return Ranks(order, rank, score)
 

@@ -138,6 +138,7 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
             "maxTrialDuration": config.get("maxTrialDuration"),
             "noMoreTrials": no_more_trials.sentence(found),
             "revision": row.revision,
+            "endedAs": row.ended_as or None,
             "services": found.services,
             "warnings": found.warnings,
         }
@@ -157,8 +158,8 @@ def _condition(found: Overview) -> dict[str, Any]:
 
 
 _GLANCE = (
-    *("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best", "objectives", "paretoSet", "paretoSize"),
-    "commonFailure",
+    *("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "directionNote", "best", "objectives", "paretoSet"),
+    *("paretoSize", "commonFailure", "endedAs"),
 )
 
 
@@ -171,9 +172,11 @@ def _glance(found: ListSummary | None) -> dict[str, Any]:
         "trialsMade": found.trials_made,
         "maxTrialNumber": found.max_trial_number,
         "optimizeMode": found.optimize_mode,
+        "directionNote": found.direction_note,
         "best": found.best,
         "objectives": found.objectives,
         "paretoSet": pareto.trials,
         "paretoSize": pareto.size,
         "commonFailure": found.common_failure,
+        "endedAs": found.ended_as or None,
     }

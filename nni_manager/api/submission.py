@@ -83,13 +83,14 @@ async def _submission(new: NewExperiment, context: ApiContext, *, absolute_paths
     _require_code(new, spec, context)
     python = user_classes.python(new.interpreter or spec.tuner_python, new.environment, file=new.file)
     kept = spec.kept_of(environment)
-    await user_classes.check(spec, python, kept, file=new.file)
+    class_direction = await user_classes.check(spec, python, kept, file=new.file)
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.CodeFolders(context.data_directory).holding(directory if new.code else Path(spec.trial_code_directory))
     submission = Submission(
         spec=spec,
         environment=kept,
         interpreter=python,
+        class_direction=class_direction,
         secrets=reading.secrets,
         endpoint=experiment_description.endpoint_wish(new.endpoint),
         sent_code=sent,

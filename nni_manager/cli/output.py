@@ -79,6 +79,7 @@ def flat(cell: str) -> str:
 _COLOURS = {
     "SUCCEEDED": "green",
     "DONE": "green",
+    "DONE (closed)": "green",
     "RUNNING": "cyan",
     "FAILED": "red",
     "SYS_CANCELED": "red",

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from nni_manager.domain import formats
+from nni_manager.domain.experiment import ExperimentStatus
 
 
 def number(value: object, digits: int = 6) -> str:
@@ -17,9 +18,20 @@ def number(value: object, digits: int = 6) -> str:
     return formats.number(value, digits)
 
 
-def direction(optimize_mode: str | None) -> str:
-    """The meaning of "best", `` (highest)`` or `` (lowest)``; empty: unknown."""
-    return {"maximize": " (highest)", "minimize": " (lowest)"}.get(optimize_mode or "", "")
+def direction(optimize_mode: str | None, note: str | None = "") -> str:
+    """The meaning of "best": `` (highest)``, or `` (lowest: default of TPE)`` with a note; empty: unknown."""
+    word = {"maximize": "highest", "minimize": "lowest"}.get(optimize_mode or "", "")
+    return f" ({': '.join(filter(None, (word, note)))})" if word else ""
+
+
+def closed_status(status: str, ended_as: str | None) -> str:
+    """The status of an experiment; ``DONE (closed)`` for one that was stopped after it was done."""
+    return f"{ended_as} (closed)" if ended_as and status == ExperimentStatus.STOPPED else status
+
+
+def best_label(state: Mapping[str, Any]) -> str:
+    """``best`` with its meaning, of an experiment's state: ``best (highest: direction not set)``."""
+    return f"best{direction(state.get('optimizeMode'), state.get('directionNote'))}"
 
 
 def objectives(state: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Admission: whether a valid config can become an experiment here.
 
 The platforms check whether they can run it and whether trials can mount its shared storage; code that must be sent
-is measured. A config without `optimize_mode` gets a warning, so that a search in the wrong direction is noticed early.
+is measured.
 
 `create`, `plan`, `nnictl config check` and `nni-manager doctor --config` make the same checks.
 """
@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nni_manager.config import class_arguments
+from nni_manager.domain import direction
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
-from nni_manager.domain.metrics import said_direction
 from nni_manager.platform_kit import registry
-from nni_manager.store import stored_config
-from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 
 def check(spec: ExperimentSpec) -> None:
@@ -34,21 +32,23 @@ def check(spec: ExperimentSpec) -> None:
 
 def check_here(
     spec: ExperimentSpec, data_directory: Path, environment: Mapping[str, str], *, file: str, python: str = ""
-) -> None:
+) -> tuple[ConfigWarning, ...]:
     """Checks all that `create` refuses without asking a platform: as a daemon on this machine does, and the command.
 
-    `python`: the Python that was asked for to run a user's tuner, or empty. Blocks. Raises InvalidInput.
+    Returns the warnings that `create` gives. `python`: the Python that was asked for to run a user's tuner, or empty.
+    Blocks. Raises InvalidInput.
     """
     check(spec)
     class_arguments.check(spec, data_directory, file, python, environment)
-    if not (python or spec.tuner_python or spec.has_user_class):
-        return  # no class to check, and the check takes time to import
+    if not (python or spec.tuner_python or spec.has_user_class):  # no class to check, and that takes time to import
+        return (*spec.warnings, *direction.warnings(spec.canonical, file=file))
     import asyncio
 
     from nni_manager.config import user_classes
 
     chosen = user_classes.python(python or spec.tuner_python, environment, file=file)
-    asyncio.run(user_classes.check(spec, chosen, environment, file=file))
+    class_direction = asyncio.run(user_classes.check(spec, chosen, environment, file=file))
+    return (*spec.warnings, *direction.warnings(spec.canonical, class_direction, file=file))
 
 
 def sends_code(spec: ExperimentSpec, service: PlatformSpec) -> bool:
@@ -80,22 +80,3 @@ def _check_storage(service: PlatformSpec, storage: Json) -> None:
         f"sharedStorage: trials of {service.service} cannot work on shared storage{others}; remove this section, and"
         f" {instead}"
     )
-
-
-_NAME = "optimize_mode"
-
-
-def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
-    """The warning that a built-in tuner goes by its default `optimize_mode`, where the config does not write one."""
-    tuner = spec.tuner
-    known = TUNERS.look_up(tuner.name) if tuner.name in TUNERS.names else None
-    if (
-        spec.tuner.objectives
-        or known is None
-        or _NAME not in (*known.arguments, *known.ignored)
-        or said_direction(spec.canonical) is not None
-    ):
-        return []
-    better = "greatest" if stored_config.maximizes(spec.canonical) else "smallest"
-    message = f"is not written, so {better} results count as best; write maximize or minimize"
-    return [ConfigWarning(code="NO_DIRECTION", message=message, field=f"tuner.classArgs.{_NAME}", file=file)]

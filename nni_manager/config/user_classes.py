@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 from nni_manager.domain.algorithm import AlgorithmSpec
@@ -56,16 +56,17 @@ def _which(name: str, path: str) -> str | None:
     return os.path.abspath(found) if found else None
 
 
-async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str], *, file: str = "") -> None:
-    """Checks that this Python can use the experiment's own classes; quiet where it has none.
+async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str], *, file: str = "") -> str:
+    """Checks that this Python can use the experiment's own classes; returns the tuner's default `optimize_mode`.
 
-    Raises ConfigInvalid that names those that it cannot use.
+    That is ``maximize`` or ``minimize``; empty: the class has none, or the tuner is a built-in one. Raises
+    ConfigInvalid that names the classes that cannot be used.
     """
     given = {"tuner": spec.tuner, "assessor": spec.assessor}
     asked = {kind: one for kind, one in given.items() if one is not None and one.class_name}
     if not asked:
-        return
-    refusals = await find(
+        return ""
+    found = await find(
         asked,
         python,
         environment,
@@ -79,10 +80,11 @@ async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str
             message=sentence(asked[kind], python, refusal),
             file=file,
         )
-        for kind, refusal in refusals.items()
+        for kind, refusal in found.refusals.items()
     ]
     if problems:
         raise ConfigInvalid(problems)
+    return found.directions.get("tuner", "")
 
 
 def sentence(algorithm: AlgorithmSpec, python: str, refusal: str) -> str:
@@ -90,6 +92,14 @@ def sentence(algorithm: AlgorithmSpec, python: str, refusal: str) -> str:
     if of_nni is not None and _NOT_FOUND in refusal:
         return of_nni.not_installed(python, refusal)
     return f"{algorithm.class_name} cannot be used by {python}: {refusal}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundClasses:
+    #: Label → why the class cannot be used: a sentence, or the last line of a traceback.
+    refusals: Mapping[str, str]
+    #: Label → ``maximize`` or ``minimize``: the default of the class's argument `optimize_mode`, where it has one.
+    directions: Mapping[str, str] = field(default_factory=dict)
 
 
 async def find(
@@ -100,8 +110,8 @@ async def find(
     gpus: tuple[int, ...] = (),
     directory: str = "/",
     with_arguments: bool = False,
-) -> dict[str, str]:
-    """Why classes cannot be used, by their labels in `asked`: a sentence, or the last line of a traceback.
+) -> FoundClasses:
+    """What this Python says of classes, by their labels in `asked`.
 
     A class with the label ``tuner`` must be a tuner. `with_arguments`: a class that does not take its ``class_args``
     cannot be used either.
@@ -110,10 +120,9 @@ async def find(
     request = {"verb": "find", "classes": {label: {**asdict(one), **unjudged} for label, one in asked.items()}}
     visible = {**environment, protocol.ENV_GPUS: ",".join(map(str, gpus))}
     try:
-        refusals: dict[str, str] = (await _ask(python, request, visible, directory))["refusals"]
+        return FoundClasses(**await _ask(python, request, visible, directory))
     except _Failed as failure:
-        return dict.fromkeys(asked, str(failure))
-    return refusals
+        return FoundClasses(refusals=dict.fromkeys(asked, str(failure)))
 
 
 async def objection(

@@ -13,6 +13,22 @@ from dataclasses import dataclass, field
 from nni_manager.domain import plug_ins
 from nni_manager.domain.errors import InvalidInput
 
+_NNI = "nni.algorithms.hpo."
+#: Tuners, by name or class, in lower case, that propose the same whatever the results are.
+_IGNORING_RESULTS = frozenset(
+    (
+        *("random", "gridsearch", "grid", "batch", "batchtuner"),
+        f"{_NNI}random_tuner.randomtuner",
+        f"{_NNI}gridsearch_tuner.gridsearchtuner",
+        f"{_NNI}batch_tuner.batchtuner",
+    )
+)
+
+
+def ignores_results(tuner: str) -> bool:
+    """Whether a tuner, by its name or class, proposes the same whatever the results are."""
+    return tuner.lower() in _IGNORING_RESULTS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmSpec:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from nni_manager.domain.algorithm import AlgorithmSpec
+from nni_manager.domain.algorithm import AlgorithmSpec, ignores_results
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import Problem
+from nni_manager.domain.final_result import MAX_UNUSABLE, ReportedResult
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.trial import PLATFORM_RETRIES, OpenTrial
 
@@ -97,6 +98,8 @@ class HoldCode(StrEnum):
     SAME_FAILURE = "SAME_FAILURE"
     #: More trials failed than `maxFailedTrials` lets fail.
     TOO_MANY_FAILURES = "TOO_MANY_FAILURES"
+    #: The first `maxUnusableResults` trials that succeeded have no result that can be compared.
+    NO_USABLE_RESULT = "NO_USABLE_RESULT"
     #: A training service refused a job for a cause that will not change.
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
     #: Trials run in another version of Python than the function that they call needs.
@@ -168,6 +171,9 @@ class ExperimentSpec:
     max_same_failures: int = 10
     #: Number of trials that may fail; one more puts the experiment on hold. None: unlimited.
     max_failed_trials: int | None = None
+    #: Number of succeeded trials without a usable result, from the first on, that puts the experiment on hold; 0: no
+    #: hold.
+    max_unusable_results: int = MAX_UNUSABLE
     #: Number of trials that keep their checkpoints after they ended well, those with the best results; None: all.
     kept_checkpoints: int | None = None
     grace_period_s: float = 5.0
@@ -196,6 +202,11 @@ class ExperimentSpec:
     def may_continue_trials(self) -> bool:
         """Whether a later trial may begin with the checkpoint of one that has ended, as its tuner decides."""
         return bool(self.tuner.class_name) or self.tuner.name not in _NEVER_CONTINUING
+
+    @property
+    def counts_unusable_results(self) -> bool:
+        """Whether `max_unusable_results` applies: a tuner that ignores results needs none."""
+        return self.max_unusable_results > 0 and not ignores_results(self.tuner.name or self.tuner.class_name)
 
     @property
     def has_user_class(self) -> bool:
@@ -249,6 +260,12 @@ class StoredExperiment(NamedTuple):
     nonce: str = ""
     #: See `platform_kit.contract.Host`; empty for a folder that NNI made.
     storage_key: str = ""
+    #: ``maximize`` or ``minimize``, the default of the user's tuner class; empty: unknown.
+    class_direction: str = ""
+    #: Number of succeeded trials since the start or the last resume, all without a usable result; None: one had one.
+    unusable_results: int | None = 0
+    #: DONE: it was stopped after it was done; empty: it is open, or was stopped before.
+    ended_as: str = ""
 
     @property
     def is_counting(self) -> bool:
@@ -296,6 +313,8 @@ class StoredState:
     last_keys: tuple[str, ...] = ()
     #: Trials that failed since then; counted where `maxFailedTrials` is set.
     failed: int = 0
+    #: Trial whose job has ended, or may have → its results; read while unusable results are counted.
+    reported: Mapping[str, ReportedResult] = field(default_factory=dict)
     #: Checkpoints to remove, by `keepCheckpoints`; a few of them, where there are many.
     needless: tuple[NeedlessCheckpoint, ...] = ()
 

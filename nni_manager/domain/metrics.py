@@ -1,4 +1,4 @@
-"""Metrics: what trials report, one on each line of an outbox; and which direction of them is better.
+"""Metrics: what trials report, one on each line of an outbox.
 
 A broken line is counted and dropped; the other lines are read. The first broken line of each cause is reported.
 """
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from trial_runner import protocol
 
@@ -56,59 +56,6 @@ def default_number(value: object) -> float | None:
         return float(value)
     except OverflowError:  # a whole number beyond all floats
         return math.inf if value > 0 else -math.inf
-
-
-#: Tuners, by name or class, in lower case, that minimize where nothing is written; all others maximize.
-_MINIMIZE = frozenset(
-    (
-        *("tpe", "tpe_legacy", "anneal", "cmaes"),
-        *("nni.algorithms.hpo.tpe_tuner.tpetuner", "nni.algorithms.hpo.hyperopt_tuner.hyperopttuner"),
-    )
-)
-#: Tuners that propose the same whatever the results are.
-_WITHOUT = frozenset(("random", "gridsearch", "grid", "batch", "batchtuner"))
-#: Tuners of which NNI, in its first format, takes no arguments without this one.
-_REQUIRED = frozenset(
-    ("evolution", "regularizedevolutiontuner", "smac", "pbt", "pbttuner", "ppo", "ppotuner", "hyperband", "bohb")
-)
-
-
-def direction_of(config: Mapping[str, Any]) -> OptimizeMode:
-    """Whether greater or smaller results are better, by a config, canonical or as NNI wrote it.
-
-    One rule for what is called the best, the page, messages and the assessor: what the tuner's `optimize_mode` says;
-    else, for a tuner that goes by no results, what the assessor's says; else NNI's default for the tuner. Of several
-    objectives it is the first one's.
-    """
-    said = said_direction(config)
-    if said is None:
-        return OptimizeMode.MINIMIZE if _name(config) in _MINIMIZE else OptimizeMode.MAXIMIZE
-    return OptimizeMode.MINIMIZE if said == OptimizeMode.MINIMIZE else OptimizeMode.MAXIMIZE
-
-
-def must_say(name: str) -> bool:
-    """Whether NNI refuses arguments for this tuner that do not say `optimize_mode`."""
-    return name.lower() in _REQUIRED
-
-
-def said_direction(config: Mapping[str, Any]) -> object:
-    """The direction that the config writes; None: it leaves that to the tuner."""
-    if objectives := config.get("objectives"):
-        return next(iter(objectives.values()))
-    said = _said(_tuner(config))
-    return _said(config.get("assessor") or {}) if said is None and _name(config) in _WITHOUT else said
-
-
-def _tuner(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return config.get("tuner") or config.get("advisor") or {}
-
-
-def _name(config: Mapping[str, Any]) -> str:
-    return str(_tuner(config).get("name") or _tuner(config).get("className") or "").lower()
-
-
-def _said(algorithm: Mapping[str, Any]) -> object:
-    return (algorithm.get("classArgs") or {}).get("optimize_mode")
 
 
 #: Placeholder of a line that is too long to be read.

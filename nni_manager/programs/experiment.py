@@ -173,7 +173,7 @@ class Experiment:
 
     @property
     def best(self) -> Best | None:
-        """The best trial so far; None: no trial has a final result that is a finite number."""
+        """The best trial so far; None: no trial has a finite final result that satisfies the constraints."""
         found = self.state["best"]
         if found is None:
             return None

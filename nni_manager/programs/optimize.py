@@ -52,10 +52,12 @@ def optimize(
     itself, a closure) is sent by cloudpickle (``pip install nni-manager[programs]``) and needs the same minor version
     of Python where it runs: machines with another one are refused before anything starts, a container's by its first
     trial. `code_directory`: a folder that is sent with it. `platform`: ``local``, or a section `trainingService` of an
-    experiment file, or a list of these. `tuner`: its section; not given: TPE. `fields`: others of an experiment file.
+    experiment file, or a list of these. `tuner`: its section; not given: TPE. `direction` counts unless the section, or
+    `objectives`, states another. `fields`: others of an experiment file.
     Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there;
     `Experiment.run` has the other errors.
     """
+    given = tuner or {"name": "TPE"}
     is_elsewhere = caller.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder:
         sent = sent_function.prepare(function, Path(folder), code_directory)
@@ -65,7 +67,7 @@ def optimize(
             "trial_code_directory": ".",
             "trial_concurrency": concurrency,
             "max_trial_number": trials,
-            "tuner": tuner or {"name": "TPE", "class_args": {"optimize_mode": direction}},
+            "tuner": given if "objectives" in fields else _directed(given, direction),
             **_services(platform, sent, is_elsewhere=is_elsewhere),
         }
         experiment = Experiment({**told, **fields}, directory=sent.folder, data_dir=data_dir, manager=manager)
@@ -73,6 +75,18 @@ def optimize(
     experiment.wait(progress=progress)
     experiment.stop()
     return experiment
+
+
+def _directed(tuner: Mapping[str, Any], direction: str) -> Mapping[str, Any]:
+    """The section with a direction, of a built-in tuner; another one may not take it."""
+    from nni_manager.tuners.registry import CATALOGUE
+
+    known = CATALOGUE.look_up(str(tuner.get("name", "")))
+    if known is None or not known.is_built_in:
+        return tuner
+    key = "classArgs" if "classArgs" in tuner else "class_args"
+    given = tuner.get(key) or {}
+    return {**tuner, key: {**given, "optimize_mode": given.get("optimize_mode") or direction}}
 
 
 def _services(platform: Platform, sent: SentFunction, *, is_elsewhere: bool) -> dict[str, Any]:

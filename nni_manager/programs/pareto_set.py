@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from nni_manager.client.formats import compact, number, objectives
-from nni_manager.programs.progress import State
 
+State = Mapping[str, Any]
 #: Trials that are shown; the API and an export have more.
 _SHOWN = 10
 
 
 def shortly(state: State) -> str:
     """The set in a cell of a table, such as ``Pareto set of 3``; empty: there is none."""
-    return f"Pareto set of {state['paretoSize']}" if state.get("paretoSize") else ""
+    if not state.get("paretoSize"):
+        return ""
+    return f"Pareto set of {state['paretoSize']}" if is_feasible(state) else "none feasible"
+
+
+def is_feasible(state: State) -> bool:
+    """Whether the set satisfies the constraints; when it does not, no trial does."""
+    return all(trial["isFeasible"] for trial in (state.get("paretoSet") or ())[:1])
 
 
 def facts(state: State) -> dict[str, str]:
@@ -51,7 +59,7 @@ def _size(state: State) -> str:
     if not shown:
         return "no trial yet has a final result with a finite number for each objective"
     count = "1 trial" if size == 1 else f"{size} trials, of which none is better than another in every objective"
-    return count if shown[0]["isFeasible"] else f"{count}; no trial satisfies the constraints, these violate them least"
+    return count if is_feasible(state) else f"{count}; no trial satisfies the constraints, these violate them least"
 
 
 def _more(state: State) -> str:

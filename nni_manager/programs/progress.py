@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
-from nni_manager.client.formats import cut, direction, number
+from nni_manager.client.formats import best_label, cut, number
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.formats import duration
 from nni_manager.domain.trial_status import TrialStatus, ended, failed
+from nni_manager.programs import pareto_set
 
 State = Mapping[str, Any]
 
@@ -39,10 +40,12 @@ class Progress:
     #: The best final result; None: there is no best trial yet.
     best_value: float | None
     best_trial: str
-    #: The experiment's `maximize` or `minimize`; empty: not known.
-    optimize_mode: str = ""
+    #: As `client.formats.best_label` has it.
+    best_label: str = "best"
     #: Number of trials in the Pareto set of an experiment with several objectives; 0: one number is what counts.
     pareto_size: int = 0
+    #: Whether the set satisfies the constraints; when not, no trial does.
+    is_feasible: bool = True
 
     @property
     def fraction(self) -> float | None:
@@ -75,8 +78,9 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
         is_active=is_active,
         best_value=best.get("value"),
         best_trial=best.get("trialId", ""),
-        optimize_mode=state.get("optimizeMode", ""),
+        best_label=best_label(state),
         pareto_size=state.get("paretoSize") or 0,
+        is_feasible=pareto_set.is_feasible(state),
     )
 
 
@@ -130,11 +134,14 @@ def _trials(progress: Progress) -> str:
     return f"{done} done, {progress.running} running, {progress.failed} failed"
 
 
+_NONE_FEASIBLE = "best: no trial satisfies the constraints yet"
+
+
 def _best(progress: Progress) -> str:
     if progress.pareto_size and not progress.best_trial:
-        return f"best: a Pareto set of {progress.pareto_size}"
-    which = direction(progress.optimize_mode)
-    return f"best{which} {number(progress.best_value)} (trial {progress.best_trial})" if progress.best_trial else ""
+        return f"best: a Pareto set of {progress.pareto_size}" if progress.is_feasible else _NONE_FEASIBLE
+    value = number(progress.best_value)
+    return f"{progress.best_label} {value} (trial {progress.best_trial})" if progress.best_trial else ""
 
 
 def _times(progress: Progress) -> str:

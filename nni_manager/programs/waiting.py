@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from nni_manager.client.formats import direction, number
+from nni_manager.client.formats import best_label, number
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import PASSING_HOLDS, ExperimentStatus
 from nni_manager.domain.trial_status import TrialStatus, ended, failed
@@ -165,7 +165,7 @@ class WaitEnd:
 def judge(state: State) -> WaitEnd | None:
     """Why waiting ends at this state of the experiment; None: it goes on."""
     status, id_ = state["status"], state["id"]
-    if status == ExperimentStatus.DONE:
+    if ExperimentStatus.DONE in (status, state.get("endedAs")):
         return WaitEnd(is_done=True, is_good=_went_well(state), text=_result(state))
     if status == ExperimentStatus.ERROR:
         return WaitEnd(is_done=False, is_good=False, text=_trouble(state, "stopped on an error"))
@@ -199,8 +199,8 @@ def _result(state: State) -> str:
         return f"{text}\n{failed}." if failed else text
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
-        value, which = number(best["value"]), direction(state.get("optimizeMode"))
-        text = f"Experiment {id_} is {why}. Best{which} result {value}, trial {best['trialId']}:\n{parameters}"
+        label, value = best_label(state).removeprefix("b"), number(best["value"])
+        text = f"Experiment {id_} is {why}. B{label} result {value}, trial {best['trialId']}:\n{parameters}"
         return f"{text}\n{failed}." if failed else text
     if state["counts"].get(TrialStatus.SUCCEEDED):
         lead = f"Experiment {id_} is {why}, but {without_best(id_)}."

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import StoreCorrupt
-from nni_manager.domain.metrics import OptimizeMode, direction_of
 from nni_manager.domain.objectives import Goals
 from nni_manager.domain.service import NAME, service_names, without_name
 
@@ -45,8 +44,3 @@ def goals(config: Mapping[str, Any]) -> Goals | None:
     """The objectives and constraints; None: one number, `default`, is what counts."""
     objectives = config.get("objectives")
     return Goals.of(objectives, config.get("constraints") or {}) if objectives else None
-
-
-def maximizes(config: Mapping[str, Any]) -> bool:
-    """Whether greater results are better in this experiment."""
-    return direction_of(config) is OptimizeMode.MAXIMIZE

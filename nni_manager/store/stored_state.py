@@ -5,11 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from nni_manager.domain import direction
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.evidence import RunnerExit
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, NeedlessCheckpoint, StoredState
+from nni_manager.domain.experiment import (
+    ExperimentSpec,
+    ExperimentStatus,
+    NeedlessCheckpoint,
+    StoredExperiment,
+    StoredState,
+)
+from nni_manager.domain.final_result import ReportedResult
 from nni_manager.domain.job import JobState
-from nni_manager.domain.metrics import OptimizeMode, direction_of
 from nni_manager.domain.trial import OpenTrial
 from nni_manager.store.experiment import experiments, jobs, runners, services, trials
 from trial_runner import protocol
@@ -52,21 +59,36 @@ def load(
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         last_keys=trials.last_keys(connection, experiment.resumed_end, spec.max_same_failures - 1) if failed else (),
         failed=trials.failed_since(connection, experiment.resumed_end) if spec.max_failed_trials is not None else 0,
-        needless=_needless(connection, spec, experiment.status, removing, away),
+        reported=dict(_reported(connection, spec, experiment, open_trials)),
+        needless=_needless(connection, spec, experiment, removing, away),
     )
+
+
+def _reported(
+    connection: sqlite3.Connection,
+    spec: ExperimentSpec,
+    experiment: StoredExperiment,
+    open_trials: Iterable[OpenTrial],
+) -> Iterator[tuple[str, ReportedResult]]:
+    if experiment.unusable_results is None or not spec.counts_unusable_results:
+        return
+    for trial in open_trials:
+        job = trial.job
+        if job is not None and (job.has_ended or job.runner_exit is not None or job.unreachable_ms is not None):
+            yield trial.id, trials.reported(connection, trial.id)
 
 
 def _needless(
     connection: sqlite3.Connection,
     spec: ExperimentSpec,
-    status: ExperimentStatus,
+    experiment: StoredExperiment,
     removing: Collection[str],
     away: Collection[str],
 ) -> tuple[NeedlessCheckpoint, ...]:
     """The checkpoints that `keepCheckpoints` lets go. A tuner that continues trials may need any until all is done."""
-    if spec.kept_checkpoints is None or (spec.may_continue_trials and status is not ExperimentStatus.DONE):
+    if spec.kept_checkpoints is None or (spec.may_continue_trials and experiment.status is not ExperimentStatus.DONE):
         return ()
-    maximize = direction_of(spec.canonical) is OptimizeMode.MAXIMIZE
+    maximize = direction.find(spec.canonical, experiment.class_direction).maximizes
     return tuple(
         trials.needless_checkpoints(connection, spec.kept_checkpoints, maximize=maximize, at_work=removing, away=away)
     )

@@ -13,8 +13,9 @@ _POINTS = 1000
 #: Of a drawing that is an image of its own, which has no colours of a page around it.
 _DARK = "<style>@media (prefers-color-scheme: dark) { svg { color: #e6e6e6 } polyline { stroke: #56b4e9 } }</style>"
 
-#: A trial's number, and its result if that is a number.
-Result = tuple[int, object]
+#: A trial's number, its result if that is a number, and whether the result can be the best.
+Result = tuple[int, object, bool]
+_Point = tuple[int, float, bool]
 
 
 def drawing(results: Iterable[Result], *, maximize: bool) -> str:
@@ -31,8 +32,12 @@ def image(results: Iterable[Result], *, maximize: bool) -> str:
     return _svg(_DARK + (_contents(points, maximize=maximize) if points else nothing))
 
 
-def _finite(results: Iterable[Result]) -> list[tuple[int, float]]:
-    return [(at, value) for at, value in results if isinstance(value, int | float) and math.isfinite(value)]
+def _finite(results: Iterable[Result]) -> list[_Point]:
+    return [
+        (at, value, can_be_best)
+        for at, value, can_be_best in results
+        if isinstance(value, int | float) and math.isfinite(value)
+    ]
 
 
 _LOOK = 'font-size="11" font-family="sans-serif" fill="currentColor"'
@@ -45,9 +50,9 @@ def _svg(contents: str) -> str:
     )
 
 
-def _contents(points: Sequence[tuple[int, float]], *, maximize: bool) -> str:
+def _contents(points: Sequence[_Point], *, maximize: bool) -> str:
     scale = _Scale(points)
-    kept = points[:: math.ceil(len(points) / _POINTS)]
+    kept = [(at, value) for at, value, _ in points[:: math.ceil(len(points) / _POINTS)]]
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2"/>' for x, y in map(scale.place, kept))
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(scale.place, _steps(points, maximize=maximize)))
     return (
@@ -56,19 +61,21 @@ def _contents(points: Sequence[tuple[int, float]], *, maximize: bool) -> str:
     )
 
 
-def _steps(points: Sequence[tuple[int, float]], *, maximize: bool) -> list[tuple[int, float]]:
-    """The corners of the line of the best so far."""
-    steps = [points[0]]
-    for at, value in points[1:]:
-        if (value > steps[-1][1]) is maximize and value != steps[-1][1]:
+def _steps(points: Sequence[_Point], *, maximize: bool) -> list[tuple[int, float]]:
+    """The corners of the line of the best so far; none before a result can be the best."""
+    steps: list[tuple[int, float]] = []
+    for at, value, can_be_best in points:
+        if can_be_best and not steps:
+            steps = [(at, value)]
+        elif can_be_best and (value > steps[-1][1]) is maximize and value != steps[-1][1]:
             steps += [(at, steps[-1][1]), (at, value)]
-    return [*steps, (points[-1][0], steps[-1][1])]
+    return [*steps, (points[-1][0], steps[-1][1])] if steps else []
 
 
 class _Scale:
-    def __init__(self, points: Sequence[tuple[int, float]]) -> None:
+    def __init__(self, points: Sequence[_Point]) -> None:
         self._last = max(points[-1][0], 1)
-        values = [value for _, value in points]
+        values = [value for _, value, _ in points]
         self._low, self._high = min(values), max(values)
 
     def place(self, point: tuple[int, float]) -> tuple[float, float]:

@@ -76,6 +76,8 @@ class OneExperiment:
     facts: dict[str, Any]
     #: Parameters of its best trial, names of nested ones joined by dots.
     best: Mapping[str, Any]
+    #: As in `StoredExperiment`.
+    ended_as: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ async def _read(context: PagesContext, id: str) -> OneExperiment:
         fields=dict(fields_of(mask(found.config))),
         facts=_facts(found, entry),
         best=flat(found.best.parameters) if found.best else {},
+        ended_as=found.row.ended_as,
     )
 
 
@@ -129,7 +132,7 @@ def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
     best = {"best trial": found.best.trial_id} if found.best else {}
     return {
         "best result": found.best.value if found.best else "none yet",
-        "better is": "greater" if found.summary.optimize_mode == "maximize" else "smaller",
+        "best means": found.summary.direction_words if found.summary.has_one_direction else "one for each objective",
         **best,
         "trials that have ended": ended(found.counts),
         "limit of trials": "no limit" if limit is None else limit,

@@ -40,7 +40,8 @@ async def _best_so_far(request: Request) -> Response:
     """The chart of results as an image, for pages without JavaScript."""
     query = PageQuery.parse(request.query_params.multi_items()).query
     found = await ask(request, "results", replace(query, x="number"))
-    results = zip(found["points"]["number"], found["points"]["value"], strict=True)
+    points = found["points"]
+    results = zip(points["number"], points["value"], points["feasible"], strict=True)
     return picture(best_so_far.image(results, maximize=found["direction"] == "maximize"))
 
 

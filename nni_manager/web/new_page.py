@@ -93,16 +93,15 @@ async def judge(context: PagesContext, text: str) -> Verdict:
     assert context.read_experiment is not None, "the page is offered only then"
     try:
         submission = await context.read_experiment(text)
-        spec = submission.spec
+        spec, warnings = submission.spec, submission.spec.warnings
         if context.data_directory is not None:
-            await asyncio.to_thread(
+            warnings = await asyncio.to_thread(
                 admission.check_here, spec, context.data_directory, own_environment(), file="", python=""
             )
     except ConfigInvalid as error:
         return Verdict(text=text, problems=error.problems, warnings=error.warnings)
     except InvalidInput as error:
         return Verdict(text=text, problems=[Problem(message=str(error))])
-    warnings = (*spec.warnings, *admission.without_direction(spec, ""))
     return Verdict(text=text, warnings=warnings, submission=submission)
 
 

@@ -70,8 +70,8 @@ def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> 
         f"Experiment {id_} is done, as maxTrialNumber (4) is reached. Best (highest) result 7, trial " in out
         and '"x": 0.' in out
     )
-    told = f"Experiment {id_} is closed; `nnictl trial ls {id_}` shows its trials, `nnictl webui {id_}` its page.\n"
-    assert out.endswith(told)
+    trials, view = f"`nnictl trial ls {id_}` shows its trials", f"`nnictl view {id_}` opens its page again"
+    assert out.endswith(f"Experiment {id_} is closed; {trials}, {view}.\n")
     assert nnictl.traces() == []
 
 
@@ -310,7 +310,7 @@ def test_foreground_follows_the_next_daemon(
         (nnictl.folder / "go").touch()
         out, err = process.communicate(timeout=60)
     assert process.returncode == exit_code, err
-    assert f"`nnictl webui {id_}`" in out
+    assert f"`nnictl view {id_}`" in out
     assert not any(map(psutil.pid_exists, before))
 
 

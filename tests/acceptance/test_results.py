@@ -346,6 +346,60 @@ def test_first_trials_failing_alike_cause_a_hold(bench: Bench) -> None:
     assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"FAILED": 7}
 
 
+def test_first_unusable_results_cause_a_hold_and_resume_counts_again(bench: Bench) -> None:
+    (bench.code / "wrong.py").write_text(
+        "import nni\nnni.get_next_parameter()\nnni.report_final_result({'acc': 0.9})\n"
+    )
+    tuner = {"name": "TPE", "classArgs": {"optimize_mode": "maximize"}}
+    bench.start(f"{PYTHON} wrong.py", maxTrialNumber=40, maxUnusableResults=3, trialConcurrency=1, tuner=tuner)
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"])
+    assert (state["hold"]["code"], state["counts"]) == ("NO_USABLE_RESULT", {"SUCCEEDED": 3})
+    fix = "results are {acc: 0.9}: report the key `default`, or set objectives: {acc: maximize}"
+    assert fix in state["hold"]["sentence"]
+    bench.call("POST", "/resume")
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"] and state["counts"]["SUCCEEDED"] > 3)
+    assert state["counts"] == {"SUCCEEDED": 6}
+    (bench.code / "wrong.py").write_text("import nni\nnni.get_next_parameter()\nnni.report_final_result(0.9)\n")
+    bench.call("PATCH", "", {"maxTrialNumber": 10})
+    bench.call("POST", "/resume")
+    assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"SUCCEEDED": 10}
+
+
+@pytest.mark.parametrize(
+    ("result", "tuner", "words"),
+    [
+        ("float('nan')", "TPE", "results are NaN: NaN and infinity are never the best"),
+        ("'high'", "Random", 'results are "high": report a number, not text'),
+    ],
+)
+def test_results_without_influence_on_the_search_only_warn(bench: Bench, result: str, tuner: str, words: str) -> None:
+    (bench.code / "odd.py").write_text(f"import nni\nnni.get_next_parameter()\nnni.report_final_result({result})\n")
+    section = {"name": tuner, "classArgs": {"optimize_mode": "maximize"}}
+    bench.start(f"{PYTHON} odd.py", maxTrialNumber=7, trialConcurrency=2, tuner=section)
+    state = bench.daemon.wait(bench.id, "DONE")
+    assert (state["hold"], state["counts"]) == (None, {"SUCCEEDED": 7})
+    [warning] = [one for one in state["warnings"] if one["code"] == "NO_USABLE_RESULT"]
+    assert words in warning["message"]
+
+
+def test_experiment_closed_after_its_end_is_ended_as_done(bench: Bench) -> None:
+    def ended_as() -> list[object]:
+        state = bench.call("GET", "")
+        [listed] = [one for one in bench.daemon.call("GET", "/experiments")["experiments"] if one["id"] == bench.id]
+        assert state["status"] == listed["status"] == "STOPPED"
+        return [state["endedAs"], listed["endedAs"]]
+
+    bench.start("true", maxTrialNumber=1)
+    assert bench.daemon.wait(bench.id, "DONE")["endedAs"] is None
+    bench.call("POST", "/stop")
+    assert ended_as() == ["DONE", "DONE"]
+    bench.call("POST", "/resume")
+    bench.call("PATCH", "", {"maxTrialNumber": 1000, "trialConcurrency": 1})
+    assert bench.daemon.wait(bench.id, "RUNNING")["endedAs"] is None
+    bench.call("POST", "/stop")
+    assert ended_as() == [None, None]
+
+
 def test_same_failure_in_a_row_causes_a_hold_after_a_success(bench: Bench) -> None:
     (bench.code / "wrong.py").write_text(
         "import nni, os\nnni.get_next_parameter()\nnumber = int(os.environ['NNI_TRIAL_SEQ_ID'])\n"

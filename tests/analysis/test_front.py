@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from nni_manager.analysis.answers import pareto as answers
+from nni_manager.analysis import selection
 from nni_manager.analysis.answers import pareto as module
 from nni_manager.analysis.answers.pareto import Front
 from nni_manager.analysis.columns.column import Floats, Integers, Mask
@@ -79,4 +79,4 @@ async def test_ten_thousand_trials_that_are_all_in_the_front_are_found_in_time()
 def test_violations_are_those_of_the_constraint(text: str) -> None:
     limit = parse_constraint(text)
     values = [7.0, 8.0, 9.5, float("inf"), float("-inf"), float("nan"), random.Random(0).random()]
-    assert answers._violation(limit, np.array(values)).tolist() == [limit.violation(value) for value in values]
+    assert selection._beyond(limit, np.array(values)).tolist() == [limit.violation(value) for value in values]

@@ -79,3 +79,14 @@ def test_without_objectives_there_is_no_front(experiment: Filled) -> None:
     experiment.add(final=1.0)
     header, text = experiment.respond("pareto", "")
     assert "refused" in header and "has no objectives" in text.decode()
+
+
+def test_best_so_far_and_ranks_put_feasible_trials_first(experiment: Filled) -> None:
+    with_goals(experiment, {"acc": "maximize"}, {"size": "<= 8"})
+    for acc, size in ((0.9, 12), (0.2, 8), (0.7, 9), (0.5, 1), (0.3, 2)):
+        experiment.add(final={"acc": acc, "size": size})
+    answer = experiment.asked("results", "key=acc")
+    assert answer["best"]["number"] == [1, 3] and answer["best"]["value"] == [0.2, 0.5]
+    assert answer["points"]["feasible"] == [False, True, False, True, True]
+    rows = experiment.asked("trials", "key=acc&sort=number")["rows"]
+    assert [row["rank"] for row in rows] == [4, 3, 5, 1, 2]

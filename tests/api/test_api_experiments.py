@@ -67,6 +67,8 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "trialsMade": 5,
         "noMoreTrials": "",
         "optimizeMode": "maximize",
+        "directionNote": "",
+        "endedAs": None,
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}},
         "revision": 2,
         "objectives": {},
@@ -155,6 +157,50 @@ async def test_warnings_of_the_file_stand_in_the_answer_and_stay(api: httpx.Asyn
     assert found["warnings"] == warnings and found["hold"] is None and found["errors"] == []
     await api.post(f"{EXPERIMENTS}/{id_}/stop")
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"] == warnings
+
+
+TUNER = """
+from nni.tuner import Tuner
+
+
+class Small(Tuner):
+    def __init__(self, optimize_mode="minimize"):
+        pass
+
+    def update_search_space(self, space):
+        pass
+
+    def generate_parameters(self, number, **others):
+        return {"x": 0.5}
+
+    def receive_trial_result(self, number, parameters, value, **others):
+        pass
+"""
+
+
+async def test_default_of_users_tuner_is_the_direction_and_is_kept(api: httpx.AsyncClient, world: World) -> None:
+    (world.code / "small.py").write_text(TUNER)
+    tuner = {"className": "small.Small", "codeDirectory": str(world.code)}
+    answer = await api.post(EXPERIMENTS, json={"config": json.dumps(world.config(tuner=tuner))})
+    assert answer.status_code == 201, answer.text
+    [warning] = answer.json()["warnings"]
+    assert warning["code"] == "NO_DIRECTION" and "lowest result counts as best (default of Small)" in warning["message"]
+    path = f"{EXPERIMENTS}/{answer.json()['id']}"
+    (world.code / "small.py").write_text(TUNER.replace("minimize", "maximize"))
+    for request in (f"{path}/stop", f"{path}/resume", f"{path}/stop"):
+        await api.post(request)
+        found = (await api.get(path)).json()
+        assert (found["optimizeMode"], found["directionNote"]) == ("minimize", "default of Small")
+    assert found["warnings"] == [warning]
+    [listed] = (await api.get(EXPERIMENTS)).json()["experiments"]
+    assert (listed["optimizeMode"], listed["directionNote"]) == ("minimize", "default of Small")
+
+
+async def test_unknown_direction_is_a_warning_of_older_experiments_too(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", tuner={"className": "mine.Mine"})
+    found = (await api.get(f"{EXPERIMENTS}/seeded")).json()
+    assert (found["optimizeMode"], found["directionNote"]) == ("maximize", "direction not set")
+    assert [one["code"] for one in found["warnings"]] == ["NO_DIRECTION"]
 
 
 async def test_warnings_of_the_daemon_join_them_while_they_hold(api: httpx.AsyncClient, world: World) -> None:

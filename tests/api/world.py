@@ -266,7 +266,7 @@ def config(code: Path, data: Path, **fields: object) -> dict[str, Any]:
         "trialConcurrency": 2,
         "maxTrialNumber": 10,
         "experimentWorkingDirectory": str(data),
-        "tuner": {"name": "Random", "classArgs": {"seed": 1}},
+        "tuner": {"name": "Random", "classArgs": {"seed": 1, "optimize_mode": "maximize"}},
         "trainingService": {"platform": "local"},
         **fields,
     }

@@ -237,6 +237,7 @@ def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> N
     assert json.loads(nnictl("experiment", "status", "--json").stdout) == {
         "id": "abc",
         "status": "RUNNING",
+        "endedAs": None,
         "hold": hold,
         "errors": ["the tuner raised KeyError", "no GPU"],
         "waitsFor": None,
@@ -339,6 +340,24 @@ def test_the_best_trials_of_a_search_for_small_results(nnictl: Run, manager: Fak
     assert nnictl("trial", "ls", "--tail", "1").stdout.splitlines()[1].split()[1] == "bbbbb"
     assert "best (lowest) 0.5 (trial aaaaa)" in nnictl("experiment", "status").stdout
     assert "best (lowest) " in nnictl("experiment", "show").stdout
+
+
+def test_closed_experiment_that_was_done_looks_done(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", "STOPPED", endedAs="DONE"), state("xyz", "STOPPED"))
+    lines = nnictl("experiment", "list", "--all").stdout.splitlines()
+    assert "DONE (closed)" in lines[1] and "STOPPED" in lines[2]
+    assert "DONE (closed)" in nnictl("experiment", "status", "abc").stdout
+    assert json.loads(nnictl("experiment", "status", "abc", "--json").stdout)["endedAs"] == "DONE"
+    for status, ids in (("DONE", {"abc"}), ("STOPPED", {"abc", "xyz"})):
+        found = json.loads(nnictl("experiment", "list", "--status", status, "--json").stdout)
+        assert {one["id"] for one in found} == ids
+
+
+def test_best_names_default_that_decides_direction(nnictl: Run, manager: FakeManager) -> None:
+    best = {"trialId": "aaaaa", "value": 0.5, "parameters": {"x": 0}}
+    manager.add(state("abc", optimizeMode="minimize", directionNote="default of TPE", best=best))
+    assert "best (lowest: default of TPE) 0.5 (trial aaaaa)" in nnictl("experiment", "status").stdout
+    assert "best (lowest: default of TPE) " in nnictl("experiment", "show").stdout
 
 
 def test_an_update_that_ends_the_search_says_so(nnictl: Run, manager: FakeManager) -> None:

@@ -13,7 +13,7 @@ from nni_manager.cli.main import nnictl as group
 
 pytestmark = pytest.mark.unit
 
-UNWRITTEN = "is not written, so greatest results count as best; write maximize or minimize"
+UNWRITTEN = "not set, so the highest result counts as best (direction not set); set maximize or minimize"
 EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
 GOOD = EXAMPLES / "v2-local-inline.yml"
 BAD = EXAMPLES / "invalid" / "unknown-field.yml"
@@ -61,8 +61,8 @@ def test_schema_is_printed_as_json() -> None:
 @pytest.mark.parametrize(
     ("tuner", "better"),
     [
-        ({"name": "TPE"}, "smallest"),
-        ({"name": "Random"}, "greatest"),
+        ({"name": "TPE"}, "lowest"),
+        ({"name": "Random"}, "highest"),
         ({"name": "TPE", "classArgs": {"optimize_mode": "maximize"}}, ""),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_direction_that_is_not_written_is_named(tmp_path: Path, tuner: dict[st
     (tmp_path / "trial.py").touch()
     result = nnictl("config", "check", tmp_path / "bee.yml")
     assert result.exit_code == 0
-    assert (f"so {better} results count as best" in result.stderr) if better else result.stderr == ""
+    assert (f"so the {better} result counts as best" in result.stderr) if better else result.stderr == ""
 
 
 @pytest.mark.parametrize("section", [SEVERAL_LINES, [{"platform": "local"}, SEVERAL_LINES]])

@@ -73,7 +73,7 @@ def test_done_closes_the_experiment(running: FakeManager, capsys: pytest.Capture
     assert (
         "Best result 0.5, trial ab1cd" in out
         and '"x": 1' in out
-        and out.endswith("`nnictl webui k3v9x0qa` its page.\n")
+        and out.endswith("`nnictl view k3v9x0qa` opens its page again.\n")
     )
 
 

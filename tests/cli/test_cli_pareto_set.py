@@ -64,11 +64,15 @@ def test_nothing_is_best_without_a_result_of_all_objectives() -> None:
 def test_progress_says_how_large_the_set_is() -> None:
     assert "best: a Pareto set of 3" in progress.line(progress.read(several(3)))
     assert "best" not in progress.line(progress.read(several(0)))
+    line = progress.line(progress.read(several(3, is_feasible=False)))
+    assert "best: no trial satisfies the constraints yet" in line
 
 
 def test_list_and_show(nnictl: Run, manager: FakeManager) -> None:
     manager.add(several(3))
     assert "Pareto set of 3" in nnictl("experiment", "list").stdout
+    manager.add(several(3, is_feasible=False))
+    assert "none feasible" in nnictl("experiment", "list").stdout
     shown = nnictl("experiment", "show").stdout
     assert 'best 2        accuracy 0.4, latency 2 (trial trial1): {"x": 1}' in shown
 

@@ -13,10 +13,12 @@ from pydantic import BaseModel, ValidationError
 from nni_manager.config.experiment_file import from_canonical
 from nni_manager.config.sections.algorithm_section import arguments_model
 from nni_manager.config.sections.model_fields import fields_of, models_in
+from nni_manager.domain import direction
 from nni_manager.domain.algorithm import AlgorithmSpec
+from nni_manager.domain.direction import Direction
 from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.store import stored_config
+from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.tuners import registry
 from nni_manager.tuners.testing import dimension, run
 
@@ -296,7 +298,7 @@ def test_a_space_that_the_tuner_refuses_as_a_whole_is_refused(
 def test_without_a_tuner_auto_searches_in_the_direction_that_is_written(load_with: Load, mode: str) -> None:
     spec = load_with(tuner=None, optimizeMode=mode)
     assert spec.tuner == AlgorithmSpec(name="Auto", class_args={"optimize_mode": mode})
-    assert stored_config.maximizes(spec.canonical) == (mode == "maximize")
+    assert direction.find(spec.canonical) == Direction(mode=OptimizeMode(mode))
     assert "optimizeMode" not in spec.canonical
     assert from_canonical(spec.canonical).tuner == spec.tuner
 

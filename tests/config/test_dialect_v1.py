@@ -217,7 +217,13 @@ def test_conversion_prints_only_fields_of_nni() -> None:
 
 
 def test_fields_unknown_to_nni_are_named(folder: Path) -> None:
-    ours = {"maxSameFailures": 3, "maxFailedTrials": "20%", "maxLogSize": "10MB", "callerEnvironment": ["HOME"]}
+    ours = {
+        "maxSameFailures": 3,
+        "maxUnusableResults": 2,
+        "maxFailedTrials": "20%",
+        "maxLogSize": "10MB",
+        "callerEnvironment": ["HOME"],
+    }
     ours |= {"warmStart": ["abcdefgh"]}
     file = folder / "bee.yml"
     file.write_text(text(**ours))

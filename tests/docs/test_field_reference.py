@@ -37,6 +37,7 @@ def test_documented_default_is_that_of_the_spec() -> None:
     shown = {name: value.strip("`") for name, value in marked("shown").items()}
     assert int(shown["maxTrialRetries"]) == defaults["max_trial_retries"]
     assert int(shown["maxSameFailures"]) == defaults["max_same_failures"]
+    assert int(shown["maxUnusableResults"]) == defaults["max_unusable_results"]
     assert seconds(shown["gracePeriod"]) == defaults["grace_period_s"]
     assert seconds(shown["metricGrace"]) == defaults["metric_grace_s"]
     assert memory_mb(shown["maxLogSize"]) * 2**20 == defaults["max_log_bytes"]

@@ -215,6 +215,7 @@ _FIELDS = [
     "versionCheck",
     "maxFailedTrials",
     "maxSameFailures",
+    "maxUnusableResults",
     "maxTrialRetries",
     "keepCheckpoints",
     "metricGrace",

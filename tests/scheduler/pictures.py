@@ -17,6 +17,7 @@ from nni_manager.domain.experiment import (
     StoredExperiment,
     StoredState,
 )
+from nni_manager.domain.final_result import ReportedResult
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.domain.trial import OpenTrial, StopRequest
@@ -168,6 +169,7 @@ class Plan:
         stored: dict[str, dict[str, int]] | None = None,
         left: dict[str, str] | None = None,
         needless: tuple[NeedlessCheckpoint, ...] = (),
+        reported: dict[str, ReportedResult] | None = None,
         **here: Any,
     ) -> None:
         chosen = config or spec()
@@ -190,6 +192,7 @@ class Plan:
             failed=failed,
             left=left or {},
             needless=needless,
+            reported=reported or {},
         )
         self.snapshot = Snapshot.of(known, chosen, state)
         self.decisions: Decisions = plan(self.snapshot)

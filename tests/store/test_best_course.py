@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 
 import pytest
@@ -20,7 +21,7 @@ def finish(connection: sqlite3.Connection, id: str, value: float | None) -> None
 
 
 def course(connection: sqlite3.Connection) -> tuple[float, ...]:
-    return best_results.load_course(connection, maximizes=True)
+    return best_results.load_course(connection, {}, maximizes=True)
 
 
 def test_course_follows_trials_that_end(connection: sqlite3.Connection) -> None:
@@ -46,3 +47,15 @@ def test_result_that_is_taken_back_leaves_the_course(connection: sqlite3.Connect
     assert course(connection) == (0.5, 0.9)
     connection.execute("UPDATE trials SET status = 'WAITING', final_value = NULL, end_order = NULL WHERE id = 'bbbbb'")
     assert course(connection) == (0.5,)
+
+
+def test_course_skips_results_that_violate_a_constraint(connection: sqlite3.Connection) -> None:
+    config = {"objectives": {"acc": "maximize"}, "constraints": {"size": "<= 8"}}
+    for id_, acc, size in (("aaaaa", 0.9, 9), ("bbbbb", 0.2, 8), ("ccccc", 0.8, 10), ("ddddd", 0.4, 1)):
+        add(connection, id_)
+        attempt = start(connection, id_)
+        report(connection, attempt, ("final", json.dumps({"acc": acc, "size": size}), None))
+        end(connection, id_)
+    assert best_results.load_course(connection, config, maximizes=True) == (0.2, 0.4)
+    without = {"objectives": config["objectives"]}
+    assert best_results.load_course(connection, without, maximizes=True) == (0.9, 0.9, 0.9, 0.9)

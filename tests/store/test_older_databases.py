@@ -65,6 +65,8 @@ def test_older_experiment_is_opened_and_takes_what_is_new(tmp_path: Path) -> Non
     assert experiments.provenance(connection) is None
     experiments.put_provenance(connection, {"commit": "1234"})
     assert experiments.provenance(connection) == {"commit": "1234"}
+    row = experiments.load(connection)
+    assert (row.class_direction, row.unusable_results, row.ended_as) == ("", None, "")
     trials.note_checkpoint(connection, "aaaaa")
     assert one(connection, "SELECT trial_id FROM checkpoints") == "aaaaa"
     connection.close()
@@ -73,7 +75,8 @@ def test_older_experiment_is_opened_and_takes_what_is_new(tmp_path: Path) -> Non
 def test_older_experiment_is_listed_and_read_as_it_is(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "exp1")
     path = made_then(folder.database, "experiment")
-    assert index.read_folder(folder).id == "exp1"
+    entry = index.read_folder(folder)
+    assert entry.id == "exp1" and entry.results != ""
     copy = upgraded_copy(path, "experiment", tmp_path / "copy")
     assert copy is not None
     connection = connect(copy)

@@ -72,7 +72,7 @@ def test_a_result_that_is_taken_back_leaves_the_set(two: sqlite3.Connection) -> 
 def test_the_summary_survives_the_index(two: sqlite3.Connection) -> None:
     finish(two, "aaaaa", result(0.5, 5))
     found = list_summary.parse(list_summary.text_of(two))
-    assert found is not None and found == replace(list_summary.load(two, OBJECTIVES), exec_ms=0)
+    assert found is not None and found == replace(list_summary.load(two, OBJECTIVES, ""), exec_ms=0)
     assert found.best is None and found.pareto_set is not None
     [best] = found.pareto_set.trials
     assert (best.values, best.is_feasible, best.parameters) == (
@@ -95,8 +95,18 @@ def test_of_one_objective_there_is_a_best(connection: sqlite3.Connection) -> Non
     connection.execute("UPDATE experiment SET config = ?", (json.dumps(config),))
     finish(connection, "aaaaa", result(0.5, 5))
     finish(connection, "bbbbb", result(0.5, 4, memory=9))
-    found = list_summary.load(connection, config)
+    found = list_summary.load(connection, config, "")
     assert found.best is not None and (found.best.trial_id, found.best.value) == ("aaaaa", 5.0)
+
+
+def test_best_is_never_a_result_that_violates_a_constraint(connection: sqlite3.Connection) -> None:
+    config = {**OBJECTIVES, "objectives": {"latency": "minimize"}}
+    connection.execute("UPDATE experiment SET config = ?", (json.dumps(config),))
+    finish(connection, "aaaaa", result(0.5, 4, memory=9))
+    found = list_summary.load(connection, config, "")
+    assert found.best is None
+    assert found.pareto_set is not None and (found.pareto_set.size, found.pareto_set.is_feasible) == (1, False)
+    assert list_summary.parse(list_summary.text_of(connection)) == replace(found, exec_ms=0)
 
 
 def test_an_export_says_which_trials_are_in_the_set(two: sqlite3.Connection) -> None:

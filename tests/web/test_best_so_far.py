@@ -15,15 +15,22 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize(("maximize", "best"), [(True, 3.0), (False, 1.0)])
 def test_the_drawing_follows_the_direction(maximize: bool, best: float) -> None:
-    points = [(0, 2.0), (1, 1.0), (2, 3.0)]
+    points = [(0, 2.0, True), (1, 1.0, True), (2, 3.0, True)]
     assert best_so_far._steps(points, maximize=maximize)[-1] == (2, best)
     drawn = best_so_far.drawing(points, maximize=maximize)
     assert drawn.count("<circle") == 3 and "<polyline" in drawn
 
 
 def test_there_is_no_drawing_without_a_result_and_a_point_for_a_single_one() -> None:
-    assert best_so_far.drawing([(0, None), (1, "NaN"), (2, float("nan"))], maximize=True) == ""
-    assert best_so_far.drawing([(0, 1.0)], maximize=True).count("<circle") == 1
+    assert best_so_far.drawing([(0, None, True), (1, "NaN", True), (2, float("nan"), True)], maximize=True) == ""
+    assert best_so_far.drawing([(0, 1.0, True)], maximize=True).count("<circle") == 1
+
+
+def test_line_of_the_best_skips_results_that_cannot_be_the_best() -> None:
+    points = [(0, 9.0, False), (1, 1.0, True), (2, 8.0, False), (3, 2.0, True)]
+    assert best_so_far._steps(points, maximize=True) == [(1, 1.0), (3, 1.0), (3, 2.0), (3, 2.0)]
+    assert best_so_far._steps(points[:1], maximize=True) == []
+    assert best_so_far.drawing(points[:1], maximize=True).count("<circle") == 1
 
 
 def test_the_image_says_that_there_is_no_result() -> None:

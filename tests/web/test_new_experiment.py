@@ -59,7 +59,7 @@ async def test_paths_must_be_absolute(visitor: httpx.AsyncClient, world: World) 
 async def test_a_right_file_is_checked_then_started(visitor: httpx.AsyncClient, world: World) -> None:
     checked = await send(visitor, right(world, tuner={"name": "TPE"}))
     assert checked.status_code == 200 and "This can be started here. 1 warning" in Page(checked.text).text
-    assert "is not written, so smallest results count as best" in checked.text
+    assert "not set, so the lowest result counts as best" in checked.text
     assert (await visitor.get("/api/v1/experiments")).json()["total"] == 0
     started = await send(visitor, right(world), "start")
     assert started.status_code == 303, started.text

@@ -14,6 +14,7 @@ import pytest
 from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.store.folder import Ownership
+from nni_manager.store.index import index
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -308,3 +309,27 @@ async def test_refused_button_is_no_server_error(
     monkeypatch.setattr(world.commands, "stop", refuse)
     answer = await visitor.post("/experiments/seeded/stop")
     assert answer.status_code == 503 and "the local keeper cannot be reached" in Page(answer.text).text
+
+
+async def test_best_names_what_decides_its_direction(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", tuner={"name": "TPE"})
+    page = await get(visitor, "/experiments/seeded")
+    assert "Best ↓ lowest: default of TPE" in page.text
+    assert "optimize_mode: not set, so the lowest result counts as best (default of TPE)" in page.text
+    listed = await get(visitor, "/")
+    assert "lowest: default of TPE" in listed.values("span", "title")
+
+
+async def test_several_objectives_have_no_arrow(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", tuner={"name": "TPE"}, objectives={"loss": "minimize", "f1": "maximize"})
+    page = await get(visitor, "/experiments/seeded")
+    assert "Best" in page.text and "↓" not in page.text and "↑" not in page.text
+
+
+async def test_closed_experiment_that_was_done_looks_done(visitor: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
+        connection.execute("UPDATE experiment SET ended_as = 'DONE'")
+    await world.supervisor.index.write(lambda c: index.put(c, index.read_folder(folder)))
+    for path in ("/", "/experiments/seeded"):
+        assert "DONE (closed)" in (await get(visitor, path)).text

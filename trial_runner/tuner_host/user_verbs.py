@@ -3,8 +3,8 @@
 ==============  =========================================================  =======================================
 verb            arguments                                                  result
 ==============  =========================================================  =======================================
-find            classes: {label: {class_name, code_directory,              {refusals: {label: sentence}}
-                class_args: {name: value}, null: not judged}}
+find            classes: {label: {class_name, code_directory,              {refusals: {label: sentence},
+                class_args: {name: value}, null: not judged}}              directions: {label: maximize, minimize}}
 validate        validator, code_directory, class_args                      {refusal: a sentence, or empty}
 ==============  =========================================================  =======================================
 
@@ -74,8 +74,33 @@ def _arguments(spec: Message) -> Message:
 
 
 def _find(request: Message) -> Message:
-    refusals = {label: _complaint(_judge, spec) for label, spec in request["classes"].items()}
-    return {"refusals": {label: sentence for label, sentence in refusals.items() if sentence}}
+    complaints = {label: _complaint(_judge, spec) for label, spec in request["classes"].items()}
+    usable = {label: spec for label, spec in request["classes"].items() if not complaints[label]}
+    directions = {label: _default_direction(_load(spec)) for label, spec in usable.items()}
+    return {
+        "refusals": {label: sentence for label, sentence in complaints.items() if sentence},
+        "directions": {label: mode for label, mode in directions.items() if mode},
+    }
+
+
+def _default_direction(loaded: Callable[..., Any]) -> str:
+    """The default of the argument `optimize_mode`, ``maximize`` or ``minimize``; empty: there is none.
+
+    An ``__init__`` that takes any keyword is taken to hand it on to the next class.
+    """
+    classes = inspect.getmro(loaded) if inspect.isclass(loaded) else ()
+    for made in (loaded, *(vars(one)["__init__"] for one in classes if "__init__" in vars(one))):
+        try:
+            parameters = inspect.signature(made).parameters
+        except (TypeError, ValueError):
+            return ""
+        if "optimize_mode" in parameters:
+            default = parameters["optimize_mode"].default
+            mode = getattr(default, "value", default)  # of an enumeration, as NNI's
+            return mode if mode in ("maximize", "minimize") else ""
+        if all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+            return ""
+    return ""
 
 
 def _judge(spec: Message) -> None:

@@ -5,7 +5,6 @@ The front is kept and extended as trials end: the same as `domain.objectives.ext
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from nni_manager.analysis.selection import Asked, flags, sample, selected
 from nni_manager.domain import objectives
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.objectives import Constraint, Goals, Worth
+from nni_manager.domain.objectives import Goals, Worth
 
 #: Most trials that are drawn.
 _MOST = 3000
@@ -86,14 +85,12 @@ def _judged(trials: TrialSet, goals: Goals) -> _Judged:
 
 def _judge(trials: TrialSet, goals: Goals) -> _Judged:
     usable: Mask = trials["status"] == selection.SUCCEEDED
-    violation = np.zeros(len(trials))
+    violation = selection.violation(trials)
     columns = []
     for name, mode in goals.objectives.items():
         values = selection.results(trials, name)
         usable = usable & np.isfinite(values)
         columns.append(-values if mode is OptimizeMode.MAXIMIZE else values)
-    for name, limit in goals.constraints.items():
-        violation += _violation(limit, selection.results(trials, name))
     losses = np.stack(columns, axis=1)
     front = _kept(trials, goals).follow(losses, violation, usable)
     return _Judged(usable, violation, flags(trials, front.tolist()))
@@ -104,14 +101,6 @@ def _kept(trials: TrialSet, goals: Goals) -> Front:
     if known is None or known[0] != goals:
         known = trials.kept[_DERIVED] = (goals, Front())
     return known[1]
-
-
-def _violation(limit: Constraint, values: Floats) -> Floats:
-    """As `Constraint.violation`, of many values; NaN: there is none."""
-    beyond = values - limit.bound if limit.operator.startswith("<") else limit.bound - values
-    least = 0.0 if "=" in limit.operator else sys.float_info.min
-    found: Floats = np.where(beyond == 0, least, np.maximum(beyond, 0.0))
-    return np.where(np.isnan(values), np.inf, found)
 
 
 #: With so many objectives the front is found in one pass over the sorted results, however many are in it.

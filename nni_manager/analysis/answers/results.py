@@ -59,8 +59,9 @@ def _zoomed(asked: Asked, x: Floats, positions: Integers) -> Integers:
 
 
 def _improvements(asked: Asked, values: Floats, positions: Integers) -> Integers:
-    """The trials that were the best when they came, of those that can be the best."""
-    final = positions[selection.comparable(asked.trials, asked.query.key)[positions]]
+    """The trials that were the best when they came, of those that can be the best and satisfy all constraints."""
+    can_be_best: Mask = selection.comparable(asked.trials, asked.query.key) & (selection.violation(asked.trials) == 0)
+    final: Integers = positions[can_be_best[positions]]
     if not len(final):
         return final
     signed = -values[final] if selection.maximizes(asked.trials, asked.query) else values[final]
@@ -89,6 +90,7 @@ def _points(asked: Asked, x: Floats, values: Floats, positions: Integers) -> dic
         "value": numbers(values[positions]),
         "status": [str(STATUSES[code]) for code in trials["status"][positions].tolist()],
         "provisional": plain(~trials["has_final"][positions]),
+        "feasible": plain(selection.violation(trials)[positions] == 0),
     }
 
 

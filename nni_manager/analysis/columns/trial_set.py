@@ -17,6 +17,7 @@ from nni_manager.analysis.columns.column import Growing, NamedColumns
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.analysis.query import DEFAULT_KEY
+from nni_manager.domain import direction
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives import Goals
 from nni_manager.domain.trial import reason_in_words
@@ -157,7 +158,7 @@ class TrialSet:
     def _take_config(self, head: trial_columns.Head) -> None:
         config = parsed([head.config])[0] or {}
         self._config_text = head.config
-        self.direction = OptimizeMode.MAXIMIZE if stored_config.maximizes(config) else OptimizeMode.MINIMIZE
+        self.direction = direction.find(config, head.class_direction).mode
         self.goals = stored_config.goals(config)
         self.space = space_columns.of(config.get("searchSpace"))
 

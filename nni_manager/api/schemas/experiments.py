@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
@@ -110,6 +110,10 @@ class ExperimentSummary(Wire):
     )
     created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
     ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
+    ended_as: Literal["DONE"] | None = Field(
+        description="DONE: it was stopped after it was done, so that its status is STOPPED; null: it is open, or was "
+        "stopped before."
+    )
     log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")
     endpoint: ExperimentEndpoint | None = Field(
         description="Its own port; null: it has none. `errors` says if it is not open."
@@ -119,6 +123,11 @@ class ExperimentSummary(Wire):
     max_trial_number: int | None = Field(description="How many trials may be made; null: no limit, or not known.")
     optimize_mode: OptimizeMode | None = Field(
         description=f"Which results are better, as its tuner understands its config.{_NOT_KNOWN}"
+    )
+    direction_note: str | None = Field(
+        description="What decides that, where the experiment file does not state it, such as `default of TPE` or "
+        f"`direction not set`; empty: the file states it.{_NOT_KNOWN}",
+        examples=["default of TPE"],
     )
     best: Best | None = Field(
         description="The best trial; null before the first one succeeded with a finite number, with several "
@@ -162,6 +171,10 @@ class ExperimentState(ExperimentSummary):
     )
     optimize_mode: OptimizeMode = Field(
         description="Which results are better, greater or smaller ones, as its tuner understands its config."
+    )
+    direction_note: str = Field(
+        description="What decides that, where the experiment file does not state it, such as `default of TPE` or "
+        "`direction not set`; empty: the file states it."
     )
     best: Best | None = Field(
         description="The best trial; null before the first one succeeded with a finite number, and with several "

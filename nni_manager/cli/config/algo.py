@@ -215,7 +215,7 @@ def _complaint(kind: str, classes: list[str], directory: str) -> str:
     asked = {label: AlgorithmSpec(class_name=name, code_directory=directory) for label, name in labels.items()}
     environment = own_environment()
     python = user_classes.python("", environment)
-    refusals = asyncio.run(user_classes.find(asked, python, environment))
+    refusals = asyncio.run(user_classes.find(asked, python, environment)).refusals
     return "; ".join(user_classes.sentence(asked[label], python, refusal) for label, refusal in refusals.items())
 
 

@@ -117,14 +117,12 @@ def _check_file(file: Path, data_directory: Path, python: str) -> _Verdict:
     except ConfigInvalid as error:
         return _Verdict(file=str(file), problems=error.problems, warnings=error.warnings)
     try:
-        admission.check_here(spec, data_directory, own_environment(), file=str(file), python=python)
+        warnings = admission.check_here(spec, data_directory, own_environment(), file=str(file), python=python)
     except InvalidInput as error:
         told = [Problem(message=str(error), file=str(file))]
         problems = error.problems if isinstance(error, ConfigInvalid) else told
         return _Verdict(file=str(file), problems=problems, warnings=spec.warnings)
-    return _Verdict(
-        file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *admission.without_direction(spec, str(file))]
-    )
+    return _Verdict(file=str(file), summary=_summary(spec), warnings=warnings)
 
 
 def _summary(spec: ExperimentSpec) -> str:

@@ -14,7 +14,7 @@ from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.output import Column, Row, echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
-from nni_manager.client.formats import compact, cut, direction, moment, number
+from nni_manager.client.formats import best_label, closed_status, compact, cut, moment, number
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.formats import duration, size
@@ -90,7 +90,7 @@ def _known(connect: Connect) -> list[dict[str, Any]]:
 
 def _is_wanted(experiment: dict[str, Any], everything: bool, status: str) -> bool:
     if status:
-        return status in (experiment["status"], shown_status(experiment))
+        return status in (experiment["status"], shown_status(experiment), experiment.get("endedAs"))
     return everything or selection.is_open(experiment)
 
 
@@ -124,7 +124,7 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
         click.echo(facts(told, output.terminal_width()))
 
 
-_STATUS_FIELDS = ("id", "status", "hold", "errors", "waitsFor", "warnings", "services")
+_STATUS_FIELDS = ("id", "status", "endedAs", "hold", "errors", "waitsFor", "warnings", "services")
 
 
 @experiment.command()
@@ -200,9 +200,10 @@ def _trials(experiment: dict[str, Any]) -> str:
 
 
 def shown_status(experiment: dict[str, Any]) -> str:
-    """The displayed status of an experiment: ``ON HOLD`` for an active one that waits for a person."""
+    """The displayed status of an experiment: ``ON HOLD`` for an active one that waits for a person, ``DONE (closed)``
+    for one that was stopped after it was done."""
     is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
-    return _ON_HOLD if is_held else str(experiment["status"])
+    return _ON_HOLD if is_held else closed_status(experiment["status"], experiment.get("endedAs"))
 
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:
@@ -250,9 +251,7 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "time at work": duration(experiment["execDurationMs"]),
         "trials made": str(experiment["trialsMade"]),
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
-        f"best{direction(experiment.get('optimizeMode'))}": f"{number(best['value'])} (trial {best['trialId']})"
-        if best
-        else "",
+        best_label(experiment): f"{number(best['value'])} (trial {best['trialId']})" if best else "",
         "best parameters": compact(best["parameters"]) if best else "",
         **pareto_set.facts(experiment),
         "environment": _environment(experiment.get("variables")),

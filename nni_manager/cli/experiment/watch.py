@@ -108,8 +108,9 @@ def follow(experiment: Followed, display: Display, clock: Callable[[], float] = 
         click.echo(end.text, err=not end.is_good)
         if end.is_done:
             experiment.stop()
-            page, trials = f"`nnictl webui {experiment.id}{where}`", f"`nnictl trial ls {experiment.id}{where}`"
-            click.echo(f"Experiment {experiment.id} is closed; {trials} shows its trials, {page} its page.")
+            id = experiment.id
+            trials, view = f"`nnictl trial ls {id}{where}`", f"`nnictl view {id}{where}`"
+            click.echo(f"Experiment {id} is closed; {trials} shows its trials, {view} opens its page again.")
     except KeyboardInterrupt:
         return stop_interrupted(experiment)
     return 0 if end.is_good else FAILED

@@ -42,6 +42,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "maxTrialRetries": ("max_trial_retries", int),
     "maxPlatformRetries": ("max_platform_retries", int),
     "maxSameFailures": ("max_same_failures", int),
+    "maxUnusableResults": ("max_unusable_results", int),
     "keepCheckpoints": ("kept_checkpoints", scalars.number_kept),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "maxLogSize": ("max_log_bytes", lambda raw: int(raw) * 2**20),

@@ -132,6 +132,13 @@ class Experiment(Part):
         "How many trials may fail, or what share of `maxTrialNumber` (`20%`); one more puts it on hold.",
         marks={"format": "count-or-share", "firstFormat": "maxFailedTrials"},
     )
+    max_unusable_results: int | None = _ours(
+        "Number of trials that puts the experiment on hold if they are the first to succeed and have no usable result."
+        " 0: no hold.",
+        ge=0,
+        le=1000,
+        marks={"shown": "5", "firstFormat": "maxUnusableResults"},
+    )
     keep_checkpoints: Any = _ours(
         "Which trials keep their checkpoints once they have ended well: `all`, `none`, or `best 3`, those with the best"
         " final results.",

@@ -24,7 +24,7 @@ from nni_manager.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
@@ -67,6 +67,7 @@ def make(
                 now_ms=now_ms,
                 nonce=secrets.token_hex(8),
                 storage_key=secrets.token_hex(12),
+                class_direction=submission.class_direction,
                 warnings=[warning.told for warning in submission.spec.warnings],
             )
             for results in submission.imported:
@@ -123,13 +124,13 @@ def _config_of_nni(text: str, *, directory: str) -> str:
         return text
 
 
-def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
-    """Resumes a stopped experiment: its stopped trials wait again, with the same parameters. Returns the former status.
+def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> StoredExperiment:
+    """Resumes a stopped experiment: its stopped trials wait again, with the same parameters. Returns its former record.
 
     Raises InvalidInput for unknown secrets, and AlreadyOwned, without a change, while another manager has it open.
     """
     with _writing(folder) as connection:
-        before = experiments.load(connection).status
+        before = experiments.load(connection)
         trials.reopen_stopped(connection)
         experiments.count_to_last_event(connection, now_ms)  # before the hold is cleared, which is not counted
         experiments.set_hold(connection, None)
@@ -170,13 +171,14 @@ def has_undecided_jobs(folder: Folder) -> bool:
         return True
 
 
-def restore_status(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
+def restore_status(folder: Folder, before: StoredExperiment, ended_ms: int) -> None:
     """Restores STOPPED after a failed resume, as in the index; the trials wait for the next `resume`."""
-    if status is ExperimentStatus.STOPPED:
+    if before.status is ExperimentStatus.STOPPED:
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
             with connection:
                 experiments.set_endpoint(connection, None)
-                experiments.set_status(connection, status, ended_ms)
+                experiments.set_status(connection, before.status, ended_ms)
+                experiments.set_ended_as(connection, before.ended_as)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from nni_manager.config import admission
 from nni_manager.domain.endpoint import Endpoint, EndpointWish
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.platform_kit.threads import to_its_end
 from nni_manager.scheduler.experiments import experiment_folder, preflight, warm_start
 from nni_manager.scheduler.experiments.code import in_thread
@@ -206,8 +206,8 @@ class Launcher:
 async def _reopened(entry: Entry, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> AsyncIterator[None]:
     """Resumes the stopped experiment in its folder; restores its former status on failure."""
 
-    def restore(status: ExperimentStatus) -> None:
-        experiment_folder.restore_status(entry.folder, status, entry.ended_ms or now_ms)
+    def restore(before: StoredExperiment) -> None:
+        experiment_folder.restore_status(entry.folder, before, entry.ended_ms or now_ms)
 
     before = await to_its_end(partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how), undo=restore)
     try:

@@ -25,6 +25,8 @@ class Submission:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The Python of a user's tuner and assessor; empty: the daemon's.
     interpreter: str = ""
+    #: ``maximize`` or ``minimize``, the default of the user's tuner class; empty: unknown.
+    class_direction: str = ""
     #: Reference → value, of the secrets that `spec` refers to.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Results of other experiments for the tuner, one list of {parameter, value} for each.

@@ -151,6 +151,13 @@ class PutOnHold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountUnusable:
+    """The count of succeeded trials without a usable result, as in `StoredExperiment.unusable_results`."""
+
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldService:
     """A training service is not used until the user has fixed something."""
 
@@ -173,6 +180,7 @@ Record = (
     | SetWait
     | SetStatus
     | PutOnHold
+    | CountUnusable
     | HoldService
 )
 

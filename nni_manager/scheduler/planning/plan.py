@@ -46,6 +46,7 @@ from nni_manager.scheduler.planning.experiment_status import (
 from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
+from nni_manager.scheduler.planning.unusable_results import hold_for_results
 
 #: Wait reason of a trial between submission and start.
 SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="handed to the platform, not started yet")
@@ -93,7 +94,8 @@ def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Dec
         decisions.records.extend(HoldService(service=name, hold=hold) for name, hold in refused.items())
         held = tuple(replace(service, hold=refused.get(service.name, service.hold)) for service in snapshot.services)
         snapshot = replace(snapshot, services=held)
-    hold = hold_for_failures(snapshot, finished) or _all_held(snapshot)
+    for_results = hold_for_results(snapshot, finished, decisions)
+    hold = hold_for_failures(snapshot, finished) or for_results or _all_held(snapshot)
     if hold is None:
         return snapshot
     decisions.records.append(PutOnHold(hold=hold))

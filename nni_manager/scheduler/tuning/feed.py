@@ -16,15 +16,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from nni_manager.domain import direction
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec
-from nni_manager.domain.metrics import direction_of
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning import imported_results
 from nni_manager.scheduler.tuning.host import HostPlace, WatchedTuner
 from nni_manager.store.database import Database
-from nni_manager.store.experiment import history, trials
+from nni_manager.store.experiment import experiments, history, trials
 
 log = logging.getLogger(__name__)
 
@@ -202,11 +202,12 @@ class TunerFeed:
         await self._tuner.start(self.spec)
         assessed, until = self.spec.assessor is not None, self.reported  # an advisor gets those of running trials
         self._changes.clear()  # later changes may be missing from the history
-        past, open_trials, imported = await self._database.read(
+        past, open_trials, imported, experiment = await self._database.read(
             lambda c: (
                 history.ended(c, after=0, until=until, intermediates=assessed),
                 history.unfinished(c, until=until),
                 history.imported(c),
+                experiments.load(c),
             )
         )
         self._results = [result for result in self._results if result["end_order"] > until]
@@ -215,12 +216,12 @@ class TunerFeed:
         self.exhausted = False
         expected = {"trials": self.spec.max_trial_number, "concurrency": self.spec.trial_concurrency}
         # for an assessor whose config does not say its own
-        direction = str(direction_of(self.spec.canonical))
+        mode = str(direction.find(self.spec.canonical, experiment.class_direction).mode)
         started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
             tuner={**asdict(self.spec.tuner), "expected": expected},
-            assessor={**asdict(self.spec.assessor), "direction": direction} if self.spec.assessor else None,
+            assessor={**asdict(self.spec.assessor), "direction": mode} if self.spec.assessor else None,
             history=past,
             unfinished=open_trials,
             imported=list(map(imported_results.parsed, imported)),

@@ -243,6 +243,8 @@ def _write(connection: sqlite3.Connection, record: d.Record, now_ms: int) -> Non
             experiments.set_status(connection, record.status, now_ms, record.error)
         case d.PutOnHold():
             experiments.set_hold(connection, record.hold, now_ms)
+        case d.CountUnusable():
+            experiments.set_unusable_results(connection, record.count)
         case d.HoldService():
             services.set_hold(connection, record.service, record.hold)
         case _:

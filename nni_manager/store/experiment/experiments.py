@@ -37,11 +37,12 @@ def create(
     now_ms: int,
     nonce: str = "",
     storage_key: str = "",
+    class_direction: str = "",
     warnings: Sequence[ExperimentWarning] = (),
 ) -> None:
     connection.execute(
         "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, storage_key,"
-        " warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " class_direction, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -52,6 +53,7 @@ def create(
             now_ms,
             nonce,
             storage_key,
+            class_direction,
             spelled(json.dumps([asdict(warning) for warning in warnings])),
         ),
     )
@@ -88,14 +90,24 @@ def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> N
 
 
 def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms: int, error: str = "") -> None:
-    """Sets `ended_ms` on DONE, ERROR and STOPPED, clears it on active statuses, and counts time up to now."""
+    """Sets `ended_ms` on DONE, ERROR and STOPPED, clears it on active statuses, and counts time up to now. A stop of
+    one that is DONE is noted in `ended_as`."""
     count_time(connection, now_ms)
-    connection.execute("UPDATE experiment SET status = ?, error = ?", (status, error))
+    connection.execute(
+        "UPDATE experiment SET status = :status, error = :error, ended_as = CASE WHEN :status NOT IN"
+        " ('STOPPING', 'STOPPED') THEN '' WHEN status = 'DONE' THEN status ELSE ended_as END",
+        {"status": status, "error": error},
+    )
     if status.is_active:
         connection.execute("UPDATE experiment SET ended_ms = NULL")
     elif status is not ExperimentStatus.STOPPING:
         connection.execute("UPDATE experiment SET ended_ms = coalesce(ended_ms, max(?, created_ms))", (now_ms,))
     nni_format.save_profile(connection)
+
+
+def set_ended_as(connection: sqlite3.Connection, ended_as: str) -> None:
+    """Stores how it ended, as in `StoredExperiment.ended_as`."""
+    connection.execute("UPDATE experiment SET ended_as = ?", (ended_as,))
 
 
 def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | None = None) -> None:
@@ -108,8 +120,13 @@ def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | No
 
 
 def forget_failures(connection: sqlite3.Connection) -> None:
-    """On resume: earlier failures do not count towards the next hold."""
-    connection.execute("UPDATE experiment SET resumed_end = ended_trials")
+    """On resume: earlier failures and unusable results do not count towards the next hold."""
+    connection.execute("UPDATE experiment SET resumed_end = ended_trials, unusable_results = 0")
+
+
+def set_unusable_results(connection: sqlite3.Connection, count: int | None) -> None:
+    """Stores the count, as in `StoredExperiment.unusable_results`."""
+    connection.execute("UPDATE experiment SET unusable_results = ?", (count,))
 
 
 def set_config(connection: sqlite3.Connection, config: str) -> None:

@@ -47,6 +47,8 @@ class Head(NamedTuple):
     created_ms: int
     #: JSON, as stored; secrets included: never log it.
     config: str
+    #: As in `StoredExperiment`.
+    class_direction: str
     #: End order of the trial that ended last.
     ended: int
     #: Number of trials.
@@ -54,7 +56,7 @@ class Head(NamedTuple):
 
 
 def head(connection: sqlite3.Connection) -> Head:
-    query = "SELECT created_ms, config, ended_trials, (SELECT count(*) FROM trials) FROM experiment"
+    query = "SELECT created_ms, config, class_direction, ended_trials, (SELECT count(*) FROM trials) FROM experiment"
     return Head(*connection.execute(query).fetchone())
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import NeedlessCheckpoint
+from nni_manager.domain.final_result import ReportedResult
 from nni_manager.domain.ids import new_trial_ids
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
@@ -257,6 +258,20 @@ def failed_since(connection: sqlite3.Connection, after: int) -> int:
     """The number of failed trials with an end order above `after`."""
     query = "SELECT count(*) FROM trials WHERE failure_key <> '' AND end_order > ?"
     return int(connection.execute(query, (after,)).fetchone()[0])
+
+
+def reported(connection: sqlite3.Connection, id: str) -> ReportedResult:
+    """The results of a trial's current attempt."""
+    query = "SELECT final_data, intermediates FROM trials WHERE id = ?"
+    final, intermediates = connection.execute(query, (id,)).fetchone()
+    return ReportedResult(final=final, intermediates=intermediates)
+
+
+def last_reported(connection: sqlite3.Connection) -> ReportedResult | None:
+    """The results of the succeeded trial that ended last; None: none has succeeded."""
+    query = "SELECT id FROM trials WHERE status = 'SUCCEEDED' AND end_order IS NOT NULL ORDER BY end_order DESC LIMIT 1"
+    row = connection.execute(query).fetchone()
+    return None if row is None else reported(connection, row[0])
 
 
 #: Most that one turn is told of: each removal brings the next turn.

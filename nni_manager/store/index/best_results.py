@@ -28,6 +28,8 @@ class _KnownCourse:
     #: The end order of the last result that was read, and the sum of those of all.
     last: int = 0
     total: int = 0
+    read: int = 0
+    #: Number of results that can be the best.
     count: int = 0
     #: (number of the result, its value) of each that was better than all before.
     steps: list[tuple[int, float]] = field(default_factory=list)
@@ -39,28 +41,43 @@ class _KnownCourse:
         self.count += 1
 
 
-def load_course(connection: sqlite3.Connection, *, maximizes: bool) -> tuple[float, ...]:
-    """The best so far after each of at most `MOST_STEPS` equal shares of the finite results, by their ends."""
+def load_course(connection: sqlite3.Connection, config: Mapping[str, Any], *, maximizes: bool) -> tuple[float, ...]:
+    """The best so far after each of at most `MOST_STEPS` equal shares of the finite results, by their ends.
+
+    With an objective, results that violate a constraint do not count. With several, there is no course.
+    """
     (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
-    known = _known_course(path, maximizes) if path else _KnownCourse()
+    goals = stored_config.goals(config)
+    if goals is not None and len(goals.objectives) > 1:
+        return ()
+    known = _known_course(path, maximizes, repr(goals)) if path else _KnownCourse()
     with known.lock:
-        _follow(connection, known, maximizes=maximizes)
+        _follow(connection, known, goals, maximizes=maximizes)
         return _sampled(known)
 
 
 @lru_cache(maxsize=64)
-def _known_course(path: str, maximizes: bool) -> _KnownCourse:
+def _known_course(path: str, maximizes: bool, goals: str) -> _KnownCourse:
     return _KnownCourse()
 
 
-def _follow(connection: sqlite3.Connection, known: _KnownCourse, *, maximizes: bool) -> None:
+def _follow(connection: sqlite3.Connection, known: _KnownCourse, goals: Goals | None, *, maximizes: bool) -> None:
+    which, column = (_WITH_NUMBER, "final_value") if goals is None else (_ENDED, "final_data")
     # else one came late, or another database is there
-    if _past(connection, _WITH_NUMBER, known.last) != (known.count, known.total):
-        known.last, known.total, known.count, known.steps = 0, 0, 0, []
-    query = f"SELECT final_value, end_order FROM trials WHERE {_WITH_NUMBER} AND end_order > ? ORDER BY end_order"
-    for value, end_order in connection.execute(query, (known.last,)):
-        known.add(value, maximizes=maximizes)
-        known.last, known.total = end_order, known.total + end_order
+    if _past(connection, which, known.last) != (known.read, known.total):
+        known.last, known.total, known.read, known.count, known.steps = 0, 0, 0, 0, []
+    query = f"SELECT {column}, end_order FROM trials WHERE {which} AND end_order > ? ORDER BY end_order"
+    for reported, end_order in connection.execute(query, (known.last,)):
+        value = reported if goals is None else _feasible_number(goals, reported)
+        if value is not None:
+            known.add(value, maximizes=maximizes)
+        known.last, known.total, known.read = end_order, known.total + end_order, known.read + 1
+
+
+def _feasible_number(goals: Goals, final: str) -> float | None:
+    """The number of the one objective; None: the result violates a constraint, or lacks the number."""
+    worth = goals.judge(json.loads(final))
+    return next(iter(goals.values(worth.losses).values())) if worth is not None and worth.is_feasible else None
 
 
 def _sampled(known: _KnownCourse) -> tuple[float, ...]:
@@ -98,6 +115,11 @@ class ParetoSet:
     size: int
     #: At most `MOST` of them, the best of the first objective first.
     trials: tuple[ParetoTrial, ...]
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether the set satisfies the constraints; when it does not, no trial does."""
+        return all(trial.is_feasible for trial in self.trials[:1])
 
 
 @dataclass(slots=True)

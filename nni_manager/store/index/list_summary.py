@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from nni_manager.domain import direction
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial import reason_in_words
-from nni_manager.store import stored_config
 from nni_manager.store.experiment import answers
 from nni_manager.store.index import best_results
 from nni_manager.store.index.best_results import ParetoSet, ParetoTrial
@@ -46,6 +46,8 @@ class ListSummary:
     #: None: no limit.
     max_trial_number: int | None
     optimize_mode: OptimizeMode
+    #: See `domain.direction.Direction.note`.
+    direction_note: str = ""
     best: Best | None
     #: None: no trial failed.
     common_failure: CommonFailure | None = None
@@ -57,6 +59,24 @@ class ListSummary:
     course: tuple[float, ...] = ()
     #: Milliseconds it was active; None: not known, or still counted.
     exec_ms: int | None = None
+    #: As in `StoredExperiment`; only of a closed experiment.
+    ended_as: str = ""
+
+    @property
+    def maximizes(self) -> bool:
+        """Whether greater results are better."""
+        return self.optimize_mode is OptimizeMode.MAXIMIZE
+
+    @property
+    def has_one_direction(self) -> bool:
+        """Whether all results are compared in one direction; several objectives have one each."""
+        return len(self.objectives) <= 1
+
+    @property
+    def direction_words(self) -> str:
+        """The meaning of "best", such as ``lowest: default of TPE``."""
+        word = "highest" if self.maximizes else "lowest"
+        return ": ".join(filter(None, (word, self.direction_note)))
 
     def text(self) -> str:
         """The results as JSON, for `parse`."""
@@ -85,17 +105,18 @@ def parse(text: str) -> ListSummary | None:
     )
 
 
-def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSummary:
-    """`config`: the experiment's, canonical."""
+def load(connection: sqlite3.Connection, config: Mapping[str, Any], class_direction: str) -> ListSummary:
+    """`config`: the experiment's, canonical; `class_direction`: as in `StoredExperiment`."""
     (made,) = connection.execute("SELECT next_sequence_id FROM experiment").fetchone()
-    maximizes = stored_config.maximizes(config)
+    found_direction = direction.find(config, class_direction)
     found = best_results.load_pareto_set(connection, config)
     return ListSummary(
         counts=answers.counts(connection),
         trials_made=made,
         max_trial_number=config.get("maxTrialNumber"),
-        optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
-        best=_best(connection, maximizes=maximizes) if found is None else _only_best(found),
+        optimize_mode=found_direction.mode,
+        direction_note=found_direction.note,
+        best=_best(connection, maximizes=found_direction.maximizes) if found is None else _only_best(found),
         common_failure=_common_failure(connection),
         objectives={name: OptimizeMode(mode) for name, mode in (config.get("objectives") or {}).items()},
         pareto_set=found,
@@ -103,11 +124,13 @@ def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> ListSumma
 
 
 def text_of(connection: sqlite3.Connection) -> str:
-    """The summary as the index stores it."""
-    text, exec_ms = connection.execute("SELECT config, exec_ms FROM experiment").fetchone()
-    config = json.loads(text)
-    course = best_results.load_course(connection, maximizes=stored_config.maximizes(config))
-    return replace(load(connection, config), course=course, exec_ms=exec_ms).text()
+    """The summary as the index stores it; the database may have an older schema."""
+    cursor = connection.execute("SELECT * FROM experiment")
+    row = dict(zip((name for name, *_ in cursor.description), cursor.fetchone(), strict=True))
+    config = json.loads(row["config"])
+    summary = load(connection, config, row.get("class_direction", ""))
+    course = best_results.load_course(connection, config, maximizes=summary.maximizes)
+    return replace(summary, course=course, exec_ms=row["exec_ms"], ended_as=row.get("ended_as", "")).text()
 
 
 def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:
@@ -120,8 +143,9 @@ def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:
 
 
 def _only_best(found: ParetoSet) -> Best | None:
-    """The best trial of an experiment with one objective; None: it has several, or no trial has a result."""
-    for trial in found.trials[:1] if len(found.trials) and len(found.trials[0].values) == 1 else ():
+    """The best trial of an experiment with one objective; None: it has several, or no trial has a result that satisfies
+    the constraints."""
+    for trial in (one for one in found.trials[:1] if one.is_feasible and len(one.values) == 1):
         [value] = trial.values.values()
         return Best(trial_id=trial.trial_id, value=value, parameters=trial.parameters)
     return None

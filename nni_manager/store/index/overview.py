@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain.experiment import ExperimentWarning, Hold, StoredExperiment
+from nni_manager.domain import direction, result_advice
+from nni_manager.domain.experiment import ExperimentWarning, Hold, HoldCode, StoredExperiment
+from nni_manager.domain.final_result import MAX_UNUSABLE, Usability
 from nni_manager.domain.service import LiveService
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments
+from nni_manager.store.experiment import experiments, trials
 from nni_manager.store.index import list_summary, service_summary, waiting_for
 from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.index.service_summary import ServiceSummary
@@ -74,14 +77,21 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
     row = experiments.load(connection)
     config = json.loads(row.config)
     found = service_summary.summaries(connection, config, live.services)
+    summary = list_summary.load(connection, config, row.class_direction)
     return Overview(
         row=row,
         config=config,
         hold=hold(row, live),
         errors=errors(row, live),
-        warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
+        warnings=(
+            *experiments.warnings(connection),
+            *_directions(row, config),
+            *_without_usable_result(connection, row, config, summary),
+            *_was_on_hold(row, live),
+            *live.warnings,
+        ),
         exec_ms=exec_ms(row, live, now_ms),
-        summary=list_summary.load(connection, config),
+        summary=summary,
         services=found,
         waits_for=waiting_for.load(connection, found) if live.at_work else None,
     )
@@ -90,6 +100,26 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
 def hold(row: StoredExperiment, live: Live) -> Hold | None:
     """The hold of an experiment; a stored one counts only while its loop runs."""
     return (row.hold or live.derived_hold) if live.at_work else live.derived_hold
+
+
+def _directions(row: StoredExperiment, config: Mapping[str, Any]) -> Iterator[ExperimentWarning]:
+    return (warning.told for warning in direction.warnings(config, row.class_direction))
+
+
+def _without_usable_result(
+    connection: sqlite3.Connection, row: StoredExperiment, config: Mapping[str, Any], summary: ListSummary
+) -> Iterator[ExperimentWarning]:
+    """Where no hold says it: the results are NaN or infinite, or the tuner ignores them."""
+    most = config.get("maxUnusableResults", MAX_UNUSABLE)
+    has_best = summary.best is not None or (summary.pareto_set is not None and summary.pareto_set.size > 0)
+    is_held = row.hold is not None and row.hold.code is HoldCode.NO_USABLE_RESULT
+    if has_best or is_held or not most or summary.counts.get(TrialStatus.SUCCEEDED, 0) < most:
+        return
+    last = trials.last_reported(connection)
+    if last is not None and last.usability(config.get("objectives") or {}) is not Usability.USABLE:
+        advice = result_advice.advice(last, config, row.class_direction)
+        sentence = f"no trial that succeeded has a usable result: {advice}"
+        yield ExperimentWarning(code="NO_USABLE_RESULT", message=sentence)
 
 
 def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarning]:

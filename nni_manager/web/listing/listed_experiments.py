@@ -23,7 +23,6 @@ from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus, ended, has_open
 from nni_manager.scheduler.changes import Changes
-from nni_manager.store import stored_config
 from nni_manager.store.connection import Connection
 from nni_manager.store.index import best_results, overview
 from nni_manager.store.index.index import Entry
@@ -264,7 +263,7 @@ async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
             hold=found.hold,
             errors=found.errors,
             summary=found.summary,
-            course=best_results.load_course(connection, maximizes=stored_config.maximizes(found.config)),
+            course=best_results.load_course(connection, found.config, maximizes=found.summary.maximizes),
             exec_ms=found.exec_ms,
         )
 

@@ -1,0 +1,63 @@
+"""`optimize`: its direction reaches the tuner, unless the tuner's section or the objectives state another one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import pytest
+
+from nni_manager.programs import optimize
+
+pytestmark = pytest.mark.unit
+
+MODE = "optimize_mode"
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The fields of each experiment that is made; none is started."""
+    made: list[dict[str, Any]] = []
+
+    class Unstarted:
+        def __init__(self, fields: dict[str, Any], **_: object) -> None:
+            made.append(fields)
+
+        def start(self, **_: object) -> None: ...
+
+        def wait(self, **_: object) -> None: ...
+
+        def stop(self) -> None: ...
+
+    monkeypatch.setattr(optimize, "Experiment", Unstarted)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("tuner", "direction", "expected"),
+    [
+        (None, "maximize", {"name": "TPE", "class_args": {MODE: "maximize"}}),
+        ({"name": "Random"}, "minimize", {"name": "Random", "class_args": {MODE: "minimize"}}),
+        (
+            {"name": "TPE", "classArgs": {"seed": 1}},
+            "maximize",
+            {"name": "TPE", "classArgs": {"seed": 1, MODE: "maximize"}},
+        ),
+        (
+            {"name": "TPE", "classArgs": {MODE: "maximize"}},
+            "minimize",
+            {"name": "TPE", "classArgs": {MODE: "maximize"}},
+        ),
+        ({"class_name": "mine.Mine"}, "maximize", {"class_name": "mine.Mine"}),
+    ],
+)
+def test_direction_is_stated_for_built_in_tuners(
+    sent: list[dict[str, Any]], tuner: Any, direction: Literal["minimize", "maximize"], expected: Any
+) -> None:
+    optimize.optimize(math.sin, {}, trials=1, tuner=tuner, direction=direction)
+    assert sent[0]["tuner"] == expected
+
+
+def test_objectives_state_the_directions(sent: list[dict[str, Any]]) -> None:
+    optimize.optimize(math.sin, {}, trials=1, objectives={"loss": "minimize"})
+    assert sent[0]["tuner"] == {"name": "TPE"}
