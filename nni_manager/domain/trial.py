@@ -51,6 +51,8 @@ class OpenTrial(NamedTuple):
     job: Attempt | None
     #: The current attempt has reported a final result.
     has_final: bool = False
+    #: Number of final results of the current attempt after the first one.
+    further_finals: int = 0
     #: The trial whose checkpoint it begins with; empty: none.
     continues: str = ""
 
@@ -110,6 +112,14 @@ _STOPPED = {
 #: A trial with a final result is not run again.
 _UNSEEN = "its end was not seen ({}); it counts as ended well, as its final result had come"
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
+
+
+def ignored_finals(count: int) -> str:
+    """A sentence about final results of an attempt after the first one, which counts; empty for none."""
+    if not count:
+        return ""
+    results = "1 further final result was" if count == 1 else f"{count} further final results were"
+    return f"{results} ignored: report once, from rank 0"
 
 
 def failure_reason(report: Observation) -> Reason:

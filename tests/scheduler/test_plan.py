@@ -891,6 +891,21 @@ def test_doubts_of_the_store_and_of_the_runner_stand_on_the_trial() -> None:
     assert record.message == "a result was dropped; its logs are not complete"
 
 
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        (0, ""),
+        (1, "1 further final result was ignored: report once, from rank 0"),
+        (2, "2 further final results were ignored: report once, from rank 0"),
+    ],
+)
+def test_ended_trial_says_how_many_final_results_were_ignored(further: int, message: str) -> None:
+    (record,) = Plan(ended("aaaaa", has_final=True, further_finals=further)).records(Finish)
+    assert (record.message, record.disagreement) == (message, "")
+    (record,) = Plan(ended("aaaaa", "FAILED", exit_code=1, has_final=True, further_finals=further)).records(Finish)
+    assert record.message == "; ".join(filter(None, ("exit code 1", message)))
+
+
 def test_results_on_their_way_are_waited_for() -> None:
     found = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=4_000))
     assert (found.records(Finish), found.forgotten, found.wake_at) == ([], [], NOW + 6_000)

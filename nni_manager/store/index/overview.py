@@ -11,7 +11,7 @@ from typing import Any
 from nni_manager.domain.experiment import ExperimentWarning, Hold, StoredExperiment
 from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments, services
+from nni_manager.store.experiment import experiments, services, trial_warnings
 from nni_manager.store.index import list_summary
 from nni_manager.store.index.list_summary import Best, ListSummary
 
@@ -94,7 +94,12 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         config=config,
         hold=hold(row, live),
         errors=errors(row, live),
-        warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
+        warnings=(
+            *experiments.warnings(connection),
+            *trial_warnings.load(connection),
+            *_was_on_hold(row, live),
+            *live.warnings,
+        ),
         exec_ms=exec_ms(row, live, now_ms),
         summary=list_summary.load(connection, config),
         services=summaries(connection, config, live),
