@@ -355,7 +355,7 @@ def test_same_failure_in_a_row_causes_a_hold_after_a_success(bench: Bench) -> No
     state = bench.daemon.wait_for(bench.id, lambda state: state["hold"])
     assert (state["hold"]["code"], state["counts"]) == ("SAME_FAILURE", {"SUCCEEDED": 1, "FAILED": 6})
     assert "6 trials in a row failed in the same way" in state["hold"]["sentence"]
-    assert "the last line of its stderr is: ValueError: no rate 6 in" in state["hold"]["sentence"]
+    assert "its stderr says: ValueError: no rate 6 in" in state["hold"]["sentence"]
     common = state["commonFailure"]
     assert common["trials"] == 6 and "exit code 1: ValueError: no rate 6 in" in common["sentence"]
     bench.call("POST", "/resume")

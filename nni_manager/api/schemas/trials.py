@@ -39,7 +39,9 @@ class Trial(Wire):
     stop_request: StopRequest | None = Field(description="What asked it to end; null: nothing did.")
     reason: Reason | None = Field(description="Why it ended as it did; null for plain success and open trials.")
     message: str = Field(description="How it ended, one sentence; empty when there is nothing to say.")
-    last_words: str = Field(description="Last line of its stderr, where it failed; empty: none, or `message` tells it.")
+    last_words: str = Field(
+        description="Line of its stderr that tells why it failed; empty: none, or `message` tells it."
+    )
     failure_key: str | None = Field(
         description="Trials that failed in the same way have the same one: cause, exit code and last words, with"
         " numbers, paths and addresses made alike; null: it has not failed."

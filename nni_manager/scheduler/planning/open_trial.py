@@ -17,12 +17,12 @@ from nni_manager.domain.evidence import (
 )
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.text import last_line
 from nni_manager.domain.trial import (
     PLATFORM_FAILURES,
     OpenTrial,
     Outcome,
     StopRequest,
+    cause_line,
     explain,
     failure_key,
     ignored_finals,
@@ -272,7 +272,7 @@ def _finish(
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
     how = verdict.message if succeeded else explain(report, trial.asked)
     said = (how, ignored_finals(trial.further_finals), finding.doubt)
-    line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
+    line = cause_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
     record = Finish(
         trial_id=trial.id,
         attempt=trial.attempt,

@@ -123,7 +123,7 @@ def intermediates_of(connection: sqlite3.Connection, numbers: Sequence[int], *, 
 
 
 def failure_evidence(connection: sqlite3.Connection, id: str) -> Row | None:
-    """(attempt, cause, exit code, signal, last line of stderr) of a trial's current attempt; None: it has none."""
+    """(attempt, cause, exit code, signal, line of stderr that tells why) of a trial's current attempt; None: none."""
     query = (
         "SELECT a.number, a.cause, a.exit_code, a.signal, t.last_words FROM attempts a JOIN trials t"
         " ON t.id = a.trial_id AND a.number = t.attempt WHERE t.id = ?"

@@ -167,8 +167,8 @@ def finish(
 ) -> None:
     """Ends the trial; only a resume after a stop reopens it.
 
-    `started_ms`: its start, where the stored one is not right; `last_words`: last line of its stderr, if that explains
-    the failure; `failure_key`: see `domain.trial`.
+    `started_ms`: its start, where the stored one is not right; `last_words`: line of its stderr that tells why, if it
+    failed; `failure_key`: see `domain.trial`.
     """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
