@@ -103,6 +103,7 @@ def test_trial_with_attempts(connection: sqlite3.Connection) -> None:
         "lastValue": 0.25,
         "finalValue": 0.1,
         "finalResult": "0.1",
+        "codeState": None,
         "service": "local",
         "place": "hostA, gpu 0",
         "link": "https://there/1",

@@ -52,6 +52,10 @@ class Trial(Wire):
     final_value: float | None = Field(description="Number of the final result; null: none, NaN or infinite.")
     final_result: str | None = Field(description="JSON text of the final result as reported; null: none.")
     log_path: str = Field(description="Folder of its current attempt on the daemon's machine.")
+    code_state: int | None = Field(
+        description="Number of the state of the code that its current attempt ran in place, 1 for the first; null:"
+        " it runs a copy, or the code was not known yet."
+    )
     service: str | None = Field(description="Training service of its current attempt; null: it was given to none yet.")
     place: str = Field(description="Where its current attempt runs: machine, GPUs, pod; empty: not known.")
     link: str = Field(description="The platform's own page of its current attempt; empty: there is none.")

@@ -9,6 +9,7 @@ from typing import Any
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial_status import TrialStatus
+from nni_manager.store.experiment import code_states
 
 #: Whether a number is finite and present (the store has null for NaN); only such results are compared.
 _FINITE = "coalesce(abs({0}) < 1.8e308, 0)"
@@ -72,6 +73,7 @@ json_object(
     'finalValue', {_NUMBER.format("t.final_value")}, 'finalResult', t.final_data,
     'logPath', (SELECT folder FROM experiment) || '/trials/' || t.id
         || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END,
+    'codeState', {code_states.OF_ATTEMPT},
     'service', nullif(c.service, ''), 'place', coalesce(c.place, ''), 'link', coalesce(c.link, '')
 )
 """

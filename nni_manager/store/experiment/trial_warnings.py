@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from nni_manager.domain.experiment import ExperimentWarning
 from nni_manager.domain.trial import ignored_finals
+from nni_manager.store.experiment import code_states
 
 
 def load(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
     """All of them."""
-    return (*_further_finals(connection), *_noted(connection))
+    return (*code_states.warnings(connection), *_further_finals(connection), *_noted(connection))
 
 
 def note(connection: sqlite3.Connection, warning: ExperimentWarning) -> bool:

@@ -5,15 +5,19 @@ CREATE INDEX trials_with_further_finals ON trials (sequence_id) WHERE further_fi
 -- The step that was reported with an intermediate result; null: none was.
 ALTER TABLE metrics ADD COLUMN step INTEGER;
 
--- The code that trials on this machine ran in place, by the state of its files; null: not known.
-ALTER TABLE attempts ADD COLUMN code_state INTEGER;
+-- The code that trials of a service run in place: its files, as each of its states has them, and when a state began.
 CREATE TABLE code_states (
-    number  INTEGER PRIMARY KEY,       -- 1 for the code at the experiment's creation
-    digest  TEXT NOT NULL UNIQUE,
-    files   TEXT NOT NULL,             -- JSON: path → digest
-    changed TEXT NOT NULL DEFAULT '[]',  -- JSON: paths that differ from the state before it, at its first time
-    seen_ms INTEGER NOT NULL
+    number INTEGER PRIMARY KEY,                -- 1, 2, …
+    files  TEXT NOT NULL                       -- JSON: path → [bytes, mtime in ns, digest]; a digest '' is a missing file
 );
+CREATE TABLE code_changes (
+    service  TEXT NOT NULL,
+    since_ms INTEGER NOT NULL,                 -- 0: from the beginning
+    number   INTEGER NOT NULL REFERENCES code_states (number),
+    paths    TEXT NOT NULL DEFAULT '[]',       -- JSON: what differs from the state before
+    trial_id TEXT NOT NULL DEFAULT '',         -- the first trial that ran it; empty: none yet
+    PRIMARY KEY (service, since_ms)
+) WITHOUT ROWID;
 
 -- Warnings about what trials did, each code once.
 CREATE TABLE noted_warnings (
