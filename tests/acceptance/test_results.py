@@ -593,3 +593,23 @@ def test_further_final_results_of_all_channels_are_counted(bench: Bench) -> None
     (warning,) = [one for one in bench.call("GET")["warnings"] if one["code"] == "FURTHER_FINAL_RESULTS"]
     assert f"trial {trial['id']}: {words}" in warning["message"]
     assert bench.log().count("reported more than one final result") == 1
+
+
+def test_continued_attempt_goes_on_in_the_curve_of_the_first(bench: Bench) -> None:
+    trial = bench.run_code(
+        "file = os.path.join(os.environ['NNI_CHECKPOINT_DIR'], 'epoch')\n"
+        "first = int(open(file).read()) if os.path.exists(file) else 0\n"
+        "for epoch in range(first, first + 4):\n"
+        "    nni.report_intermediate_result(epoch + 10 * bool(first), step=epoch)\n"
+        "with open(file, 'w') as opened: opened.write('3')\n"
+        "if not first: sys.exit(1)\n"
+        "nni.report_final_result(1)\n",
+        maxTrialRetries=1,
+    )
+    assert (trial["status"], trial["attempt"], trial["intermediates"]) == ("SUCCEEDED", 2, 4)
+    (curve,) = bench.call("GET", f"/analysis/curves?selected={trial['sequenceId']}")["curves"]
+    assert (curve["x"], curve["y"]) == ([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 13, 14, 15, 16])
+    metrics = bench.call("GET", f"/metrics?trial={trial['id']}&type=PERIODICAL")["metrics"]
+    assert [(one["attempt"], one["sequence"], one["step"]) for one in metrics[4:]] == [
+        *((2, number, number + 3) for number in range(4))
+    ]

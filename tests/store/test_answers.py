@@ -362,6 +362,7 @@ def test_metrics_in_the_order_they_were_stored(connection: sqlite3.Connection) -
         "attempt": 1,
         "type": "FINAL",
         "sequence": 0,
+        "step": None,
         "storedMs": 0,
         "result": '{"default": 1, "x": "ü"}',
         "value": 1.0,

@@ -180,7 +180,7 @@ def test_the_next_attempt_starts_at_zero(connection: sqlite3.Connection, job: st
     assert report(connection, job, intermediate(8)).stored is Stored.FENCED
     assert report(connection, again, intermediate(4)).stored is Stored.NEW
     assert one(connection, "SELECT number, sequence FROM metrics WHERE attempt = 2") == (0, 0)
-    assert history.intermediates(connection, "aaaaa") == [4]
+    assert history.intermediates(connection, "aaaaa")["values"] == [4]
     assert len(rows(connection)) == 4, "what the first attempt reported stays on record"
 
 

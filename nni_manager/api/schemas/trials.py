@@ -171,6 +171,7 @@ class Metric(Wire):
     attempt: int = Field(description="Which of its attempts.")
     type: MetricType = Field(description="PERIODICAL: an intermediate result; FINAL: the final one.")
     sequence: int = Field(description="0, 1, …: its place among the attempt's intermediate results; 0 for a final one.")
+    step: int | None = Field(description="The step that was reported with an intermediate result; null: none was.")
     stored_ms: int = Field(description="When it was stored, milliseconds since the epoch.")
     result: str = Field(description="JSON text of the value as reported; NaN and Infinity may stand in it.")
     value: float | None = Field(description="Its number: itself, or its entry `default`; null: none, NaN or infinite.")

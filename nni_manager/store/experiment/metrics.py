@@ -297,11 +297,12 @@ def _insert(
                 metric.data,
                 metric.value,
                 attempt.epoch,
+                metric.step,
             )
         )
     connection.executemany(
-        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value, epoch)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value, epoch,"
+        " step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
     return sequence - first

@@ -4,6 +4,7 @@ CREATE INDEX trials_with_further_finals ON trials (sequence_id) WHERE further_fi
 
 -- The step that was reported with an intermediate result; null: none was.
 ALTER TABLE metrics ADD COLUMN step INTEGER;
+CREATE INDEX metrics_with_step ON metrics (trial_id) WHERE step IS NOT NULL;
 
 -- The code that trials of a service run in place: its files, as each of its states has them, and when a state began.
 CREATE TABLE code_states (
