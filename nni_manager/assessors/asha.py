@@ -19,7 +19,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from nni_manager.assessors.contract import Assessor
+from nni_manager.assessors.contract import Assessor, places_of
 from nni_manager.domain.metrics import OptimizeModeName, default_number
 
 
@@ -44,29 +44,34 @@ class ASHA(Assessor):
         #: Step of a rung → trial → its loss there.
         self._rungs: dict[int, dict[str, float]] = {}
 
-    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
-        step = len(history)
-        if not self._is_rung(step):
+    def judge(self, trial_id: str, history: Sequence[object], steps: Sequence[int] | None = None) -> bool:
+        places = [0, 0, *places_of(history, steps)[-2:]]
+        rung = self._rung_between(places[-2], places[-1])
+        if not rung:
             return True
-        loss = self._note(step, trial_id, history)
-        losses = sorted(self._rungs[step].values())
+        loss = self._note(rung, trial_id, history[-1])
+        losses = sorted(self._rungs[rung].values())
         best = max(len(losses) // self._eta, 1)
         return loss <= losses[best - 1] and (loss < math.inf or len(losses) == 1)
 
-    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
-        step = self._first
-        while step <= len(history) and self._is_rung(step):
-            self._note(step, trial_id, history)
-            step *= self._eta
+    def trial_end(
+        self, trial_id: str, success: bool, history: Sequence[object], steps: Sequence[int] | None = None
+    ) -> None:
+        before = 0
+        for place, value in zip(places_of(history, steps), history, strict=True):
+            if rung := self._rung_between(before, place):
+                self._note(rung, trial_id, value)
+            before = place
 
-    def _is_rung(self, step: int) -> bool:
-        if self._max_steps is not None and step >= self._max_steps:
-            return False
-        while step > self._first and step % self._eta == 0:
-            step //= self._eta
-        return bool(step == self._first)
+    def _rung_between(self, before: int, place: int) -> int:
+        """The last rung that a trial reached since its result before; 0: none."""
+        most = place if self._max_steps is None else min(place, self._max_steps - 1)
+        rung = self._first
+        while rung * self._eta <= most:
+            rung *= self._eta
+        return rung if before < rung <= most else 0
 
-    def _note(self, step: int, trial_id: str, history: Sequence[object]) -> float:
-        number = default_number(history[step - 1])
+    def _note(self, rung: int, trial_id: str, value: object) -> float:
+        number = default_number(value)
         loss = math.inf if number is None or math.isnan(number) else self._sign * number
-        return self._rungs.setdefault(step, {}).setdefault(trial_id, loss)
+        return self._rungs.setdefault(rung, {}).setdefault(trial_id, loss)

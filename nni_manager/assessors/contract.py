@@ -17,23 +17,32 @@ from nni_manager.domain.metrics import default_number
 class Assessor(ABC):
     """Judges running trials by their intermediate results."""
 
-    @abstractmethod
-    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
-        """Whether the trial may go on. Called once for each step.
+    goes_by_steps = True
 
-        `history`: all intermediate results up to this step, the newest last, as reported: numbers, or objects with
-        ``default``; NaN may be among them.
+    @abstractmethod
+    def judge(self, trial_id: str, history: Sequence[object], steps: Sequence[int] | None = None) -> bool:
+        """Whether the trial may go on. Called once for each result.
+
+        `history`: all intermediate results up to this step, as reported: numbers, or objects with ``default``; NaN may
+        be among them. `steps`: of these results, from 0, rising; None: 0, 1, 2, …. The last result is the one to judge.
         """
 
     @abstractmethod
-    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
-        """Takes all intermediate results of an ended trial, also those that were not judged."""
+    def trial_end(
+        self, trial_id: str, success: bool, history: Sequence[object], steps: Sequence[int] | None = None
+    ) -> None:
+        """Takes all intermediate results of an ended trial, also those that were not judged; otherwise as `judge`."""
 
     def load_checkpoint(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Reads what an earlier process of a resumed experiment saved. Called before all other methods."""
 
     def close(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Saves state before an orderly end of the process; not called when it is killed."""
+
+
+def places_of(history: Sequence[object], steps: Sequence[int] | None) -> Sequence[int]:
+    """For each result how many steps the trial had come: its step and 1."""
+    return range(1, len(history) + 1) if steps is None else [step + 1 for step in steps]
 
 
 def numbers_of(history: Sequence[object], sign: float) -> list[float]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt
 
-from nni_manager.assessors.contract import Assessor, numbers_of
+from nni_manager.assessors.contract import Assessor, numbers_of, places_of
 from nni_manager.domain.metrics import OptimizeModeName
 
 if TYPE_CHECKING:
@@ -66,16 +66,19 @@ class Curvefitting(Assessor):
         #: The best last value of the trials that succeeded; None: there is none yet.
         self._best: float | None = None
 
-    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
-        step = len(history)
+    def judge(self, trial_id: str, history: Sequence[object], steps: Sequence[int] | None = None) -> bool:
+        places = places_of(history, steps)
+        step = next(iter(places[-1:]), 0)
         is_due = self._start_step <= step < self._target and (step - self._start_step) % self._gap == 0
         if self._best is None or not is_due:
             return True
-        values = enumerate(numbers_of(history, self._sign), 1)
+        values = zip(places, numbers_of(history, self._sign), strict=True)
         points = [(place, value) for place, value in values if math.isfinite(value)]
         return len(points) < _LEAST or chance(points, self._target, self._bar(self._best)) >= _HOPELESS
 
-    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
+    def trial_end(
+        self, trial_id: str, success: bool, history: Sequence[object], steps: Sequence[int] | None = None
+    ) -> None:
         last = next(iter(numbers_of(history[-1:], self._sign)), math.nan)
         if success and math.isfinite(last):
             self._best = last if self._best is None else max(self._best, last)

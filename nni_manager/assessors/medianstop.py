@@ -7,12 +7,13 @@ Values that are not numbers, NaN included, count as steps but not towards best v
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from annotated_types import Ge
 
-from nni_manager.assessors.contract import Assessor, numbers_of
+from nni_manager.assessors.contract import Assessor, numbers_of, places_of
 from nni_manager.domain.metrics import OptimizeModeName
 
 
@@ -23,26 +24,27 @@ class Medianstop(Assessor):
         #: Factor that makes smaller values better.
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self._start_step = start_step
-        #: Step → running averages of the succeeded trials.
-        self._averages: list[list[float]] = []
+        #: Steps that a trial had come → running averages of the succeeded trials.
+        self._averages: defaultdict[int, list[float]] = defaultdict(list)
 
-    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
-        step = len(history)
+    def judge(self, trial_id: str, history: Sequence[object], steps: Sequence[int] | None = None) -> bool:
+        place = next(iter(places_of(history, steps)[-1:]), 0)
         losses = [loss for loss in numbers_of(history, self._sign) if not math.isnan(loss)]
-        if step < self._start_step or not losses or not 0 < step <= len(self._averages):
+        others = self._averages.get(place)
+        if place < self._start_step or not losses or not others:
             return True
-        others = self._averages[step - 1]
         # of two in the middle the worse one counts, as in NNI
-        return not others or min(losses) <= sorted(others)[len(others) // 2]
+        return min(losses) <= sorted(others)[len(others) // 2]
 
-    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
+    def trial_end(
+        self, trial_id: str, success: bool, history: Sequence[object], steps: Sequence[int] | None = None
+    ) -> None:
         if not success:
             return
-        for step, average in enumerate(_running_averages(numbers_of(history, self._sign))):
-            if step == len(self._averages):
-                self._averages.append([])
+        averages = _running_averages(numbers_of(history, self._sign))
+        for place, average in zip(places_of(history, steps), averages, strict=True):
             if not math.isnan(average):
-                self._averages[step].append(average)
+                self._averages[place].append(average)
 
 
 def _running_averages(losses: Sequence[float]) -> Iterator[float]:

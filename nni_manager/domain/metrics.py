@@ -44,6 +44,8 @@ class Metric:
     value: float | None
     #: 0-based line in the stretch of the outbox it came with.
     number: int
+    #: The step of an intermediate result, from 0; None: it was reported without one.
+    step: int | None = None
 
 
 def default_number(value: object) -> float | None:
@@ -81,7 +83,9 @@ class Lines:
 
 
 def parse_own(lines: Sequence[str], first: int = 0) -> Lines:
-    """Our own lines: ``{"type": "intermediate"|"final", "value": any JSON}``. `first`: number of the first of them."""
+    """Our own lines: ``{"type": "intermediate"|"final", "value": any JSON [, "step": 7]}``.
+
+    `first`: number of the first of them."""
     return _parse(lines, first, _own_metric)
 
 
@@ -148,8 +152,20 @@ def _own_metric(number: int, entry: object) -> Metric | None:
         raise _TooLong
     if type_ is None:
         raise ValueError("type must be intermediate or final")
-    value = entry["value"]
-    return Metric(type=type_, data=json.dumps(value), value=default_number(value), number=number)
+    value, step = entry["value"], _step(entry)
+    return Metric(type=type_, data=json.dumps(value), value=default_number(value), number=number, step=step)
+
+
+#: The greatest step: beyond it numbers of JSON are not exact everywhere.
+_MOST_STEPS = 2**53 - 1
+
+
+def _step(entry: Mapping[str, object]) -> int | None:
+    """The step of a line; None: it has none. Raises ValueError."""
+    step = entry.get("step")
+    if step is not None and (type(step) is not int or not 0 <= step <= _MOST_STEPS):
+        raise ValueError("step must be a whole number from 0")
+    return step if entry["type"] == "intermediate" else None
 
 
 def _nni_metric(number: int, entry: object) -> Metric | None:

@@ -50,9 +50,14 @@ _LINE = 200
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty, printable, cut to 200 characters; in a traceback the exception."""
+    """The last line that is not empty, printable, cut to 200 characters."""
     found = next((line.strip() for line in reversed(printable(text).splitlines()) if line.strip()), "")
-    return found if len(found) <= _LINE else f"{found[: _LINE - 1]}…"
+    return shortened(found)
+
+
+def shortened(line: str) -> str:
+    """The line, cut to 200 characters."""
+    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
 
 
 def web_link(link: str) -> str:

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from nni_manager.domain.attempt import Attempt, Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.text import last_line
+from nni_manager.domain.text import last_line, shortened
 from nni_manager.domain.trial_status import FAILED_STATUSES, TrialStatus
 from trial_runner import protocol
+from trial_runner.wire import failure_cause
 
 
 class StopRequest(StrEnum):
@@ -51,6 +52,8 @@ class OpenTrial(NamedTuple):
     job: Attempt | None
     #: The current attempt has reported a final result.
     has_final: bool = False
+    #: Number of final results of the current attempt after the first one.
+    further_finals: int = 0
     #: The trial whose checkpoint it begins with; empty: none.
     continues: str = ""
 
@@ -110,6 +113,14 @@ _STOPPED = {
 #: A trial with a final result is not run again.
 _UNSEEN = "its end was not seen ({}); it counts as ended well, as its final result had come"
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
+
+
+def ignored_finals(count: int) -> str:
+    """A sentence about final results of an attempt after the first one, which counts; empty for none."""
+    if not count:
+        return ""
+    results = "1 further final result was" if count == 1 else f"{count} further final results were"
+    return f"{results} ignored: report once, from rank 0"
 
 
 def failure_reason(report: Observation) -> Reason:
@@ -177,6 +188,11 @@ _SHELL_WORDS = {
     _NOT_RUN: f"{_NOT_RUN}: a command could not be run",
     _NOT_FOUND: f"{_NOT_FOUND}: a command was not found",
 }
+#: The kernel says of a script whose interpreter does not exist that the script does not.
+_MAY_BE_THERE = (
+    "; if that file exists, the interpreter in its first line does not, as where the line ends with CRLF (dos2unix"
+    " converts it)"
+)
 #: As shells say it: ``sh: 1: train: not found``, ``bash: line 1: train: command not found``, ``zsh: … found: train``.
 _MISSING = re.compile(r"(?:not found: (?P<last>\S+)|: (?P<name>[^:]+): (?:command )?not found)$")
 
@@ -184,7 +200,7 @@ _MISSING = re.compile(r"(?:not found: (?P<last>\S+)|: (?P<name>[^:]+): (?:comman
 def reason_in_words(reason: str | None, message: str, last_words: str = "") -> str:
     """A reason in words: ``its command failed, exit code 1: ValueError: no rate (USER_CODE)``. May be empty.
 
-    `last_words`: the last line of the trial's stderr, or empty.
+    `last_words`: the line of the trial's stderr that tells why, or empty.
     """
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
     how = ", ".join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
@@ -203,28 +219,36 @@ def _seen(message: str, last_words: str) -> str:
     """How it ended, and its last words: those of a shell about a command that is not there name it."""
     missing = _MISSING.search(last_words) if message == _NOT_FOUND else None
     if missing is not None:
-        return f"{_NOT_FOUND}: the command {missing['last'] or missing['name'].strip()} was not found"
+        name = missing["last"] or missing["name"].strip()
+        return f"{_NOT_FOUND}: the command {name} was not found{_MAY_BE_THERE if '/' in name else ''}"
     seen = _SHELL_WORDS.get(message, message)
     return ": ".join(filter(None, (seen, last_words)))
+
+
+def cause_line(stderr_tail: str) -> str:
+    """The cause in the end of a trial's standard error, cut to 200 characters; empty: it wrote nothing."""
+    return shortened(failure_cause.cause_of(stderr_tail))
 
 
 #: ``/data/x.csv``, ``~/x``, ``data/x``, ``C:\\x``, the part of an address after its scheme.
 _PATH = re.compile(r"(?:[A-Za-z]:\\|~?/|[\w.-]+/)[^\s'\"`,;()<>\[\]{}]*")
 #: Numbers, hexadecimal addresses, IP addresses, and names that hold a digit, as ids do.
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\w*\d\w*(?:[.:+-]*\w*\d\w*)*")
+#: Characters of a cause that its key is made of. It is cut afterwards: what varies in it may have another length.
+_KEYED = 1000
 
 
 def failure_key(status: TrialStatus, reason: Reason, report: Observation, trial_id: str) -> str:
     """The key of an ended trial; empty for one that did not fail.
 
-    Cause, exit code or signal, and the last line of stderr (or, without one, the platform's sentence), with the trial's
-    id, numbers, paths and addresses made alike: ``USER_CODE, exit code 1: ValueError: # is no rate``.
+    Cause, exit code or signal, and the line of stderr that tells the cause (or, without one, the platform's sentence),
+    with the trial's id, numbers, paths and addresses made alike: ``USER_CODE, exit code 1: ValueError: # is no rate``.
     """
     if status not in FAILED_STATUSES:
         return ""
     how = ", ".join(filter(None, (reason.value, _code(report))))
-    line = (last_line(report.stderr_tail) or last_line(report.message)).replace(trial_id, "#")
-    words = _NUMBER.sub("#", _PATH.sub("…", line))
+    line = failure_cause.cause_of(report.stderr_tail)[:_KEYED] or last_line(report.message)
+    words = shortened(_NUMBER.sub("#", _PATH.sub("…", line.replace(trial_id, "#"))))
     return f"{how}: {words}" if words else how
 
 

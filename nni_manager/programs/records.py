@@ -47,8 +47,10 @@ class Trial:
     attempt: int
     #: How it ended, one sentence; empty: nothing to say.
     message: str
-    #: Last line of its stderr, where it failed.
+    #: Line of its stderr that tells why it failed.
     last_words: str
+    #: Number of the state of the code that it ran in place; None: it ran a copy, or the code was not known.
+    code_state: int | None
     #: Where it runs or ran.
     place: str
 
@@ -76,6 +78,7 @@ def trial(answer: Mapping[str, Any]) -> Trial:
         attempt=answer["attempt"],
         message=answer["message"],
         last_words=answer["lastWords"],
+        code_state=answer["codeState"],
         place=answer["place"],
     )
 

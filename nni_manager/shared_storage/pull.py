@@ -24,7 +24,7 @@ from nni_manager.platform_kit.tasks import happened
 from nni_manager.shared_storage import runner_folder
 from nni_manager.shared_storage.runner_folder import End
 from trial_runner import protocol
-from trial_runner.wire import outbox_files
+from trial_runner.wire import outbox_files, stderr_end
 
 log = logging.getLogger(__name__)
 
@@ -291,7 +291,7 @@ class Pull:
     async def _tell_end(
         self, attempt: _PulledJob, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
     ) -> None:
-        tail = "" if end.exit_code == 0 else await asyncio.to_thread(runner_folder.stderr_tail, attempt.folder)
+        tail = "" if end.exit_code == 0 else await asyncio.to_thread(stderr_end.read, str(attempt.folder))
         missing = (missing_logs or {}).items()
         some = ", ".join(f"{copied} of {size} bytes of {name}" for name, (copied, size) in missing)
         word = {

@@ -92,12 +92,6 @@ def read_end(folder: Path) -> End | None:
     )
 
 
-def stderr_tail(folder: Path) -> str:
-    """The last bytes of a command's stderr; empty when there is none that can be read."""
-    tail = foreign_files.tail(str(folder), protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
-    return tail.decode(errors="replace")
-
-
 def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Logs of which less was copied than there is, each with the bytes copied and the bytes that there are."""
     have = {name: _come(target, name) for name in protocol.LOG_FILES}

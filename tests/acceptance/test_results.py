@@ -409,7 +409,7 @@ def test_same_failure_in_a_row_causes_a_hold_after_a_success(bench: Bench) -> No
     state = bench.daemon.wait_for(bench.id, lambda state: state["hold"])
     assert (state["hold"]["code"], state["counts"]) == ("SAME_FAILURE", {"SUCCEEDED": 1, "FAILED": 6})
     assert "6 trials in a row failed in the same way" in state["hold"]["sentence"]
-    assert "the last line of its stderr is: ValueError: no rate 6 in" in state["hold"]["sentence"]
+    assert "its stderr says: ValueError: no rate 6 in" in state["hold"]["sentence"]
     common = state["commonFailure"]
     assert common["trials"] == 6 and "exit code 1: ValueError: no rate 6 in" in common["sentence"]
     bench.call("POST", "/resume")
@@ -578,3 +578,92 @@ def test_overwritten_outbox_is_reported_on_its_trial(bench: Bench, second: str) 
     assert "outbox/main.jsonl became shorter or another file" in ended["message"]
     assert ended["finalResult"] == (None if second == "0.25e" else second)
     assert "results of job" in bench.log() and "with >> in a shell" in bench.log()
+
+
+def test_edited_code_is_named_and_each_trial_has_its_state(bench: Bench) -> None:
+    code = bench.code / "factor.sh"
+    code.write_text("FACTOR=1\n")
+    (bench.code / "written.json").write_text("{}")
+    command = (
+        '. ./factor.sh; echo "{\\"n\\": $NNI_TRIAL_SEQ_ID}" > written.json; date >> trials.log;'
+        ' echo "{\\"type\\": \\"final\\", \\"value\\": $FACTOR}" >> "$NNI_OUTBOX";'
+        ' while [ ! -e "$GATES/$NNI_TRIAL_SEQ_ID" ]; do sleep 0.05; done'
+    )
+    bench.start(command, maxTrialNumber=3)
+    for number, content in enumerate(("FACTOR=2\n", "FACTOR=1\n", "")):
+        expected = [(1, 1), (2, 2), (1, 1)][: number + 1]
+        bench.daemon.wait_for(
+            bench.id,
+            lambda _, e=expected: [(one["finalValue"], one["codeState"]) for one in bench.trials()][: len(e)] == e,
+        )
+        if content:
+            code.write_text(content)
+        bench.open_gate(number)
+    bench.daemon.wait(bench.id, "DONE")
+    found = [(trial["finalValue"], trial["codeState"]) for trial in bench.trials()]
+    assert found == [(1, 1), (2, 2), (1, 1)]
+    state = bench.daemon.wait_for(bench.id, lambda state: state["warnings"])
+    (warning,) = [one for one in state["warnings"] if one["code"] == "CODE_CHANGED"]
+    second = next(trial["id"] for trial in bench.trials() if trial["sequenceId"] == 1)
+    assert (
+        f"(factor.sh): trial {second} (number 1) is the first one that ran the new code, state 2" in warning["message"]
+    )
+
+
+def test_edited_settings_count_once_a_trial_left_them_alone(bench: Bench) -> None:
+    settings = bench.code / "factor.cfg"
+    settings.write_text("FACTOR=1\n")
+    command = (
+        '. ./factor.cfg; echo "{\\"type\\": \\"final\\", \\"value\\": $FACTOR}" >> "$NNI_OUTBOX";'
+        ' while [ ! -e "$GATES/$NNI_TRIAL_SEQ_ID" ]; do sleep 0.05; done'
+    )
+    bench.start(command, maxTrialNumber=3)
+    bench.daemon.wait_for(bench.id, lambda _: len(bench.results()) == 1 and bench.trials()[0]["codeState"] == 1)
+    settings.write_text("FACTOR=2\n")
+    bench.open_gate(0, 1)
+    bench.daemon.wait_for(bench.id, lambda _: len(bench.results()) == 3)
+    bench.open_gate(2)
+    bench.daemon.wait_for(bench.id, lambda state: any(one["code"] == "CODE_CHANGED" for one in state["warnings"]))
+    found = [(trial["finalValue"], trial["codeState"]) for trial in bench.trials()]
+    assert found == [(1, 1), (2, 2), (2, 2)]
+
+
+def test_further_final_results_of_all_channels_are_counted(bench: Bench) -> None:
+    trial = bench.run_code(
+        "import json, time\n"
+        "nni.report_final_result(1)\n"
+        "time.sleep(0.3)\n"
+        "text = json.dumps({'type': 'FINAL', 'value': '2', 'parameter_id': 0, 'sequence': 0}) + '\\n'\n"
+        "os.makedirs(os.path.join(os.environ['NNI_SYS_DIR'], '.nni'), exist_ok=True)\n"
+        "with open(os.path.join(os.environ['NNI_SYS_DIR'], '.nni', 'metrics'), 'a') as file:\n"
+        "    file.write(f'ME{len(text):06d}{text}')\n"
+        "if os.fork() == 0:\n"
+        "    nni.report_final_result(3)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    words = "2 further final results were ignored: report once, from rank 0"
+    assert (trial["finalValue"], trial["message"]) == (1, words)
+    (warning,) = [one for one in bench.call("GET")["warnings"] if one["code"] == "FURTHER_FINAL_RESULTS"]
+    assert f"trial {trial['id']}: {words}" in warning["message"]
+    assert bench.log().count("reported more than one final result") == 1
+
+
+def test_continued_attempt_goes_on_in_the_curve_of_the_first(bench: Bench) -> None:
+    trial = bench.run_code(
+        "file = os.path.join(os.environ['NNI_CHECKPOINT_DIR'], 'epoch')\n"
+        "first = int(open(file).read()) if os.path.exists(file) else 0\n"
+        "for epoch in range(first, first + 4):\n"
+        "    nni.report_intermediate_result(epoch + 10 * bool(first), step=epoch)\n"
+        "with open(file, 'w') as opened: opened.write('3')\n"
+        "if not first: sys.exit(1)\n"
+        "nni.report_final_result(1)\n",
+        maxTrialRetries=1,
+    )
+    assert (trial["status"], trial["attempt"], trial["intermediates"]) == ("SUCCEEDED", 2, 4)
+    (curve,) = bench.call("GET", f"/analysis/curves?selected={trial['sequenceId']}")["curves"]
+    assert (curve["x"], curve["y"]) == ([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 13, 14, 15, 16])
+    metrics = bench.call("GET", f"/metrics?trial={trial['id']}&type=PERIODICAL")["metrics"]
+    assert [(one["attempt"], one["sequence"], one["step"]) for one in metrics[4:]] == [
+        *((2, number, number + 3) for number in range(4))
+    ]

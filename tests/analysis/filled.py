@@ -18,8 +18,7 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
-from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import failure_key
+from nni_manager.domain.trial import cause_line, failure_key
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.connection import connect
 from nni_manager.store.experiment import jobs, metrics, reports, trials
@@ -140,7 +139,7 @@ class Filled:
             reason=reason,
             message=f"exit code {exit_code}" if failed else "",
             ended_ms=ended,
-            last_words=last_line(stderr),
+            last_words=cause_line(stderr),
             failure_key=failure_key(status, reason, report, id),
         )
 

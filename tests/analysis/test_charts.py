@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nni_manager.analysis.answers import parameters, results
+from nni_manager.analysis.answers.curves import Curve, _band
 from nni_manager.analysis.questions import QUESTIONS
 from nni_manager.domain.trial_status import TrialStatus
 from tests.analysis.filled import Filled, filled
@@ -321,3 +323,12 @@ def test_one_trial_among_the_others(mixed: Filled) -> None:
     header, text = mixed.respond("trial", "number=99")
     assert header["refused"] == "NotFound" and "99" in text.decode()
     assert mixed.respond("trial")[0]["refused"] == "InvalidInput"
+
+
+def test_band_goes_by_steps(experiment: Filled) -> None:
+    curves = [
+        Curve(np.array(steps), np.zeros(len(steps)), np.array(values, np.float64))
+        for steps, values in (([0, 10, 20], [1, 2, 3]), ([10, 20], [4, np.nan]))
+    ]
+    band = _band(curves)
+    assert band is not None and (band["x"], band["p50"], band["count"]) == ([0, 10, 20], [1, 3, 3], [1, 2, 1])

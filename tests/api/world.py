@@ -35,7 +35,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
-from nni_manager.domain.text import last_line
+from nni_manager.domain.trial import cause_line
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit import registry
@@ -404,7 +404,7 @@ def _end(
         reason=reason,
         message=message,
         ended_ms=CREATED_MS + 5_000,
-        last_words=last_line(report.stderr_tail),
+        last_words=cause_line(report.stderr_tail),
     )
     jobs.close(connection, trial_id, 1)
 

@@ -66,3 +66,18 @@ def test_after_a_restart_rungs_hold_what_ended_trials_had() -> None:
     assessor.trial_end("none", True, [])
     assert not assessor.judge("c", [2.5]) and assessor.judge("d", [9.0])
     assert not assessor.judge("d", [9.0, 1.0]) and assessor.judge("e", [0.0, 8.0])
+
+
+def test_rungs_go_by_reported_steps() -> None:
+    """Results at steps 0, 5, 10 … pass the rungs 4 and 16 between two of them."""
+    assessor = ASHA(eta=4)
+    steps = [0, 5, 10, 15, 20]
+    assessor.trial_end("good", True, [9.0] * 5, steps)
+    judged = [assessor.judge("bad", [1.0] * count, steps[:count]) for count in range(1, 6)]
+    assert judged == [False, False, True, False, True]
+
+
+def test_continued_trial_is_judged_at_the_rung_of_its_step() -> None:
+    assessor = ASHA(eta=4)
+    assessor.trial_end("good", True, [9.0] * 20)
+    assert assessor.judge("again", [1.0, 1.0], [13, 14]) and not assessor.judge("again", [1.0] * 3, [13, 14, 15])

@@ -119,3 +119,12 @@ def test_a_restart_changes_no_judgement() -> None:
         first.judge("a", curve("flat", step))
     histories = [curve(name, step) for name in CURVES for step in range(1, 40)]
     assert [first.judge("b", one) for one in histories] == [second.judge("b", one) for one in histories]
+
+
+def test_reported_steps_are_the_places_of_the_curve() -> None:
+    assessor = Curvefitting(epoch_num=20, start_step=6)
+    assessor.trial_end("good", True, [0.9])
+    flat = [0.1, 0.1, 0.1, 0.1]
+    assert assessor.judge("a", flat) and assessor.judge("a", flat, [0, 1, 2, 3])
+    assert not assessor.judge("a", flat, [4, 8, 12, 16])
+    assert assessor.judge("a", flat, [4, 8, 12, 19]), "its last step is not predicted"

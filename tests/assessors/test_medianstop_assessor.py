@@ -75,3 +75,11 @@ def test_infinite_values_are_compared() -> None:
     assessor = after([math.inf, -math.inf], [1.0, 1.0], [2.0, 2.0], optimize_mode="minimize")
     assert not assessor.judge("a", [math.inf]) and assessor.judge("a", [2.0])
     assert assessor.judge("a", [-math.inf, math.inf])
+
+
+def test_continued_trial_is_compared_at_its_step() -> None:
+    assessor = after([10, 20, 60])  # averages 10, 15, 30
+    assert not assessor.judge("a", [29], [2]) and assessor.judge("a", [30], [2])
+    assert assessor.judge("a", [0], [7])
+    assessor.trial_end("sparse", True, [100], [7])
+    assert not assessor.judge("a", [0], [7])

@@ -80,6 +80,7 @@ def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None =
         "attempt": 1,
         "lastWords": "",
         "failureKey": None,
+        "codeState": None,
         "lastValue": None,
         "intermediates": 0,
         "attempts": [],

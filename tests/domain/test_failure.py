@@ -10,7 +10,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import failure_key, reason_in_words
+from nni_manager.domain.trial import cause_line, failure_key, reason_in_words
 from nni_manager.domain.trial_status import TrialStatus
 
 pytestmark = pytest.mark.unit
@@ -63,6 +63,30 @@ def test_successful_trial_has_no_failure_key(status: str) -> None:
     assert key(status) == ""
 
 
+NOISE = "x.py:7: UserWarning: 12 leaked objects\n  warnings.warn('leaked')\n"
+
+
+def traceback_of(exception: str) -> str:
+    return f'Traceback (most recent call last):\n  File "go.py", line 3, in f\n    g()\n{exception}\n'
+
+
+def test_exceptions_before_the_same_warning_are_other_failures() -> None:
+    keys = [key(stderr_tail=traceback_of(one) + NOISE) for one in ("KeyError: 'lr'", "ValueError: bad shape")]
+    assert keys == ["USER_CODE, exit code 1: KeyError: 'lr'", "USER_CODE, exit code 1: ValueError: bad shape"]
+
+
+def test_long_messages_that_differ_in_numbers_are_alike() -> None:
+    long, other = ("no memory for " + f"block {number} of {number * 997} and " * 20 for number in (7, 123456))
+    assert key(stderr_tail=traceback_of(f"MemoryError: {long}")) == key(
+        stderr_tail=traceback_of(f"MemoryError: {other}")
+    )
+
+
+def test_the_cause_is_short() -> None:
+    assert cause_line(traceback_of("ValueError: no") + NOISE) == "ValueError: no"
+    assert cause_line("x" * 300) == "x" * 199 + "…"
+
+
 def test_the_last_line_is_printable_and_short() -> None:
     assert last_line("first\n\x1b[31mlast\n\n  \n") == "[31mlast"
     assert last_line(" \n") == ""
@@ -77,6 +101,12 @@ def test_the_last_line_is_printable_and_short() -> None:
         (127, "/bin/sh: 1: train: not found", "exit code 127: the command train was not found"),
         (127, "bash: line 1: train: command not found", "exit code 127: the command train was not found"),
         (127, "zsh:1: command not found: train", "exit code 127: the command train was not found"),
+        (
+            127,
+            "sh: 1: ./go.sh: not found",
+            "exit code 127: the command ./go.sh was not found; if that file exists, the interpreter in its first line"
+            " does not, as where the line ends with CRLF (dos2unix converts it)",
+        ),
         (127, "", "exit code 127: a command was not found"),
         (127, "exec failed", "exit code 127: a command was not found: exec failed"),
     ],

@@ -215,3 +215,22 @@ def test_a_line_that_is_too_long_is_named_with_the_limit() -> None:
     (sentence,) = found.broken.values()
     assert sentence == "line 1 is longer than 4194304 bytes, the most that is taken; report less at once"
     assert (found.count, len(found.metrics)) == (2, 1)
+
+
+@pytest.mark.parametrize("step", ["0", "7", "null", "9007199254740991"])
+def test_step_of_an_intermediate_result_is_kept(step: str) -> None:
+    metric = only(parse_own([f'{{"type": "intermediate", "value": 1, "step": {step}}}']))
+    assert metric.step == json.loads(step)
+
+
+@pytest.mark.parametrize("step", ["-1", "1.0", "1.5", "true", '"3"', "[1]", "NaN", "1e3", "9007199254740992"])
+@pytest.mark.parametrize("kind", ["intermediate", "final"])
+def test_line_with_another_step_is_broken(step: str, kind: str) -> None:
+    lines = parse_own([f'{{"type": "{kind}", "value": 1, "step": {step}}}', GOOD])
+    assert len(lines.metrics) == 1
+    (sentence,) = lines.broken.values()
+    assert sentence.startswith("line 1 is no metric (step must be a whole number from 0): ")
+
+
+def test_final_result_has_no_step() -> None:
+    assert only(parse_own(['{"type": "final", "value": 1, "step": 3}'])).step is None

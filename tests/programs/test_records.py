@@ -26,6 +26,7 @@ ANSWER = {
     "attempt": 1,
     "message": "",
     "lastWords": "",
+    "codeState": 2,
     "place": "machine-1",
 }
 
@@ -37,6 +38,7 @@ def answer(**fields: object) -> dict[str, object]:
 def test_a_trial_keeps_what_was_reported() -> None:
     one = records.trial(ANSWER)
     assert math.isnan(one.result["default"]) and one.value is None and one.seconds == 2.5
+    assert one.code_state == 2
     assert records.trial(answer(endedMs=None, finalResult=None)).seconds is None
 
 

@@ -110,6 +110,7 @@ def trial(
     record: str = RECORD,
     sequence: int = 0,
     has_final: bool = False,
+    further_finals: int = 0,
     **evidence: Any,
 ) -> OpenTrial:
     """`state` of its job; empty: it has none."""
@@ -128,6 +129,7 @@ def trial(
         wait_ms=wait_ms,
         job=job(id, state, attempt, **evidence) if state else None,
         has_final=has_final,
+        further_finals=further_finals,
     )
 
 

@@ -32,6 +32,7 @@ from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns import experiment_loop, forgetting, refusals, training_service
 from nni_manager.scheduler.turns import inbox as inboxes
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
+from nni_manager.scheduler.turns.code_watch import CodeWatch
 from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
@@ -101,6 +102,14 @@ class AtWork:
             heartbeats=heartbeats,
             want=feed.want,
             clock=self.now_ms,
+            code=CodeWatch(
+                services=self.services,
+                database=self.database,
+                spec=live,
+                leave_out="",
+                clock=self.now_ms,
+                changed=lambda: None,
+            ),
         )
         build = SimpleNamespace(folder=None, database=self.database, spec=live)
         services = Services(cast(Any, build), inbox, self.messages, lambda job_name: None)

@@ -508,8 +508,8 @@ def test_the_first_five_failing_alike_hold_the_experiment(
     assert record.hold.code is HoldCode.SAME_FAILURE
     fifth = 4 - len(before)
     assert record.hold.sentence == (
-        "the first 5 trials all failed in the same way: its command failed, exit code 1 (USER_CODE); the last line of"
-        f" its stderr is: [31mno file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows all that trial"
+        "the first 5 trials all failed in the same way: its command failed, exit code 1 (USER_CODE); its"
+        f" stderr says: no file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows all that trial"
         f" t{fifth:04} wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another"
         " experiment"
     )
@@ -559,8 +559,8 @@ def test_hold_has_the_last_stderr_line_of_one_trial() -> None:
     row = experiment(ended_trials=50, next_sequence_id=51)
     (record,) = Plan(*failing(1), row=row, last_keys=(SAME,) * 9).records(PutOnHold)
     assert record.hold.sentence == (
-        "10 trials in a row failed in the same way (maxSameFailures): its command failed, exit code 1 (USER_CODE); the"
-        " last line of its stderr is: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows all that trial"
+        "10 trials in a row failed in the same way (maxSameFailures): its command failed, exit code 1 (USER_CODE);"
+        " its stderr says: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows all that trial"
         " t0000 wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another experiment"
     )
 
@@ -889,6 +889,21 @@ def test_doubts_of_the_store_and_of_the_runner_stand_on_the_trial() -> None:
     said = '{"exitCode": 0, "doubt": "its logs are not complete"}'
     (record,) = Plan(with_runner("aaaaa", said=said, doubt="a result was dropped"), drained=("aaaaa",)).records(Finish)
     assert record.message == "a result was dropped; its logs are not complete"
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        (0, ""),
+        (1, "1 further final result was ignored: report once, from rank 0"),
+        (2, "2 further final results were ignored: report once, from rank 0"),
+    ],
+)
+def test_ended_trial_says_how_many_final_results_were_ignored(further: int, message: str) -> None:
+    (record,) = Plan(ended("aaaaa", has_final=True, further_finals=further)).records(Finish)
+    assert (record.message, record.disagreement) == (message, "")
+    (record,) = Plan(ended("aaaaa", "FAILED", exit_code=1, has_final=True, further_finals=further)).records(Finish)
+    assert record.message == "; ".join(filter(None, ("exit code 1", message)))
 
 
 def test_results_on_their_way_are_waited_for() -> None:

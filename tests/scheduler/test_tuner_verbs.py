@@ -90,6 +90,28 @@ def test_trials_are_judged_step_by_step_from_where_it_was_left(tuner: InProcess)
     assert tuner.result(verb="judge", trials=trials) == {"stop": ["bad", "nan"]}
 
 
+def test_trials_are_judged_at_their_steps_with_what_they_continue(tuner: InProcess) -> None:
+    done = item(0, 10, intermediates=[10, 20, 60])  # averages 10, 15, 30
+    stepped = {
+        **item(
+            1,
+            10,
+            intermediates=[50],
+        ),
+        "steps": [5],
+        "earlier": [[4, 30]],
+    }  # averages 30, 40
+    tuner.result(**start(assessor={"name": "Medianstop"}, history=[done, stepped]))
+    trials = [
+        {"trial_id": "counted", "values": [16], "from": 0},
+        {"trial_id": "bad", "values": [16], "from": 0, "steps": [2], "earlier": []},
+        {"trial_id": "earlier", "values": [16], "from": 0, "steps": [2], "earlier": [[0, 31], [3, 0]]},
+        {"trial_id": "later", "values": [0], "from": 0, "steps": [6], "earlier": []},
+        {"trial_id": "sixth", "values": [31, 31], "from": 0, "steps": [4, 5], "earlier": []},
+    ]
+    assert tuner.result(verb="judge", trials=trials) == {"stop": ["bad", "sixth"]}
+
+
 def test_the_assessor_hears_of_ended_trials(tuner: InProcess) -> None:
     tuner.result(**start(assessor={"name": "Medianstop"}))
     trial = {"trial_id": "a", "values": [1], "from": 0}

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from nni_manager.domain.service import WaitCode
-from nni_manager.store.experiment import history, jobs, trials
+from nni_manager.store.experiment import history, jobs, runners, trial_warnings, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Stored, store
 from tests.store.life import add, end, final, intermediate, one, report, start
 
@@ -94,6 +94,46 @@ def test_the_first_final_result_counts(connection: sqlite3.Connection, job: str)
     assert len(rows(connection)) == 3
 
 
+def further(connection: sqlite3.Connection) -> int:
+    return int(one(connection, "SELECT further_finals FROM trials WHERE id = 'aaaaa'"))
+
+
+def test_further_final_results_are_counted_over_outboxes(connection: sqlite3.Connection, job: str) -> None:
+    assert not report(connection, job, final(1)).has_first_further_final and further(connection) == 0
+    assert report(connection, job, final(2), intermediate(3), outbox="outbox/7.jsonl").has_first_further_final
+    assert not report(connection, job, final(3), final(4), outbox=".nni/metrics").has_first_further_final
+    assert further(connection) == 3
+    assert [one.message for one in trial_warnings.load(connection)] == [
+        "trial aaaaa: 3 further final results were ignored: report once, from rank 0; the first final result of a"
+        " trial counts"
+    ]
+
+
+def test_repeated_chunk_adds_no_further_final_result(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, final(1), final(2))
+    report(connection, job, final(1), final(2))
+    assert further(connection) == 1
+
+
+def test_final_result_of_a_restarted_container_is_not_a_further_one(connection: sqlite3.Connection, job: str) -> None:
+    runners.register(connection, job, version="1", channel="push", container="a", outboxes={})
+    report(connection, job, final(1))
+    runners.register(connection, job, version="1", channel="push", container="b", outboxes={})
+    report(connection, job, final(1))
+    assert further(connection) == 0
+    report(connection, job, final(1), start=10)
+    assert further(connection) == 1
+
+
+def test_next_attempt_begins_without_further_final_results(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, final(1), final(2))
+    jobs.close(connection, "aaaaa", 1, "PLATFORM")
+    trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
+    assert further(connection) == 0
+    trials.revive_attempt(connection, "aaaaa", 1, "seen again")
+    assert further(connection) == 1
+
+
 def test_a_first_final_without_a_number_counts_too(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, ("final", '"text"', "text"), final(2))
     assert one(connection, "SELECT final_data, final_value FROM trials") == ('"text"', None)
@@ -140,7 +180,7 @@ def test_the_next_attempt_starts_at_zero(connection: sqlite3.Connection, job: st
     assert report(connection, job, intermediate(8)).stored is Stored.FENCED
     assert report(connection, again, intermediate(4)).stored is Stored.NEW
     assert one(connection, "SELECT number, sequence FROM metrics WHERE attempt = 2") == (0, 0)
-    assert history.intermediates(connection, "aaaaa") == [4]
+    assert history.intermediates(connection, "aaaaa")["values"] == [4]
     assert len(rows(connection)) == 4, "what the first attempt reported stays on record"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store.connection import connect
-from nni_manager.store.experiment import experiments, trials
+from nni_manager.store.experiment import experiments, trial_warnings, trials
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
 from nni_manager.store.index.labels import Labels
@@ -69,6 +69,9 @@ def test_older_experiment_is_opened_and_takes_what_is_new(tmp_path: Path) -> Non
     assert (row.class_direction, row.unusable_results, row.ended_as) == ("", None, "")
     trials.note_checkpoint(connection, "aaaaa")
     assert one(connection, "SELECT trial_id FROM checkpoints") == "aaaaa"
+    assert trial_warnings.load(connection) == ()
+    assert one(connection, "SELECT further_finals FROM trials WHERE id = ?", "aaaaa") == 0
+    assert one(connection, "SELECT count(*), count(step) FROM metrics")[1] == 0
     connection.close()
 
 

@@ -90,6 +90,30 @@ def test_each_result_is_a_line_in_a_file_of_this_process(outbox: ModuleType, fol
     ]
 
 
+class Whole:
+    """As numpy's whole numbers."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+def test_step_stands_on_the_line(outbox: ModuleType, folder: Path) -> None:
+    outbox.report(outbox.INTERMEDIATE, 0.5, 3)
+    outbox.report(outbox.INTERMEDIATE, {"default": 1}, Whole())
+    (file,) = folder.iterdir()
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+        {"type": "intermediate", "value": 0.5, "step": 3},
+        {"type": "intermediate", "value": {"default": 1}, "step": 7},
+    ]
+
+
+@pytest.mark.parametrize(("step", "error"), [(-1, ValueError), (1.0, TypeError), ("1", TypeError), (True, TypeError)])
+def test_wrong_step_is_refused(outbox: ModuleType, folder: Path, step: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="A step must be a whole number from 0"):
+        outbox.report(outbox.INTERMEDIATE, 0.5, step)
+    assert not folder.exists()
+
+
 def test_without_an_outbox_the_trial_folder_gets_one(
     outbox: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,9 +18,8 @@ from trial_runner import processes, protocol
 from trial_runner.launch import Streams, launch
 from trial_runner.loop import Loop, Timer
 from trial_runner.processes import Exit
-from trial_runner.runner.output import text_of
 from trial_runner.runner.settings import Settings
-from trial_runner.wire import foreign_files
+from trial_runner.wire import foreign_files, stderr_end
 
 #: Seconds until processes that were killed are looked for again; usually SIGCHLD comes before.
 _LOOK_AGAIN_S = 0.1
@@ -158,10 +157,8 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(cls, folder: str, exit_: Exit, pid: int, started_ms: int) -> "Evidence":
-        tail = b""
-        if exit_.exit_code != 0:
-            tail = foreign_files.tail(folder, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
-        return cls(pid, exit_.exit_code, exit_.signal, started_ms, now_ms(), text_of(tail))
+        tail = "" if exit_.exit_code == 0 else stderr_end.read(folder)
+        return cls(pid, exit_.exit_code, exit_.signal, started_ms, now_ms(), tail)
 
     @classmethod
     def not_started(cls, exit_code: int, sentence: str) -> "Evidence":

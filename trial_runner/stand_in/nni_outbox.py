@@ -33,13 +33,14 @@ LONGEST_WAIT = 2.0
 PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
 
 
-def report(kind: str, value: object) -> None:
+def report(kind: str, value: object, step: int | None = None) -> None:
     """Appends one result (`INTERMEDIATE` or `FINAL`) to this process's outbox; returns when the file has it.
 
-    Raises TypeError for a value that is not JSON, ValueError above `MAX_LINE`, and OSError, naming the file, when it
+    `step`: of an intermediate result, from 0. Raises TypeError for a value that is not JSON and a step that is no whole
+    number, ValueError above `MAX_LINE` and for a step below 0, and OSError, naming the file, when it
     cannot be written; a full disk is waited for up to `PATIENCE` seconds.
     """
-    report_text(kind, json_text(value))
+    _outbox.append(encode_line(kind, json_text(value), checked_step(step)))
 
 
 def report_text(kind: str, text: str) -> None:
@@ -52,9 +53,22 @@ def settle() -> None:
     _outbox.settle()
 
 
-def encode_line(kind: str, text: str) -> bytes:
+def checked_step(step: Any) -> int | None:
+    """The step as a plain number. Raises TypeError, ValueError."""
+    if step is None or (type(step) is int and step >= 0):
+        return step
+    if isinstance(step, bool) or not hasattr(step, "__index__"):
+        raise TypeError("A step must be a whole number from 0, but it is {!r}.".format(step))
+    number: int = step.__index__()  # such as numpy's
+    if number < 0:
+        raise ValueError("A step must be a whole number from 0, but it is {}.".format(number))
+    return number
+
+
+def encode_line(kind: str, text: str, step: int | None = None) -> bytes:
     """The line of one result, newline included. Raises ValueError above `MAX_LINE`."""
-    line = '{{"type":"{}","value":{}}}\n'.format(kind, text).encode()
+    place = "" if step is None else ',"step":{}'.format(step)
+    line = '{{"type":"{}","value":{}{}}}\n'.format(kind, text, place).encode()
     if len(line) > MAX_LINE:
         raise ValueError(
             "A reported result takes {} bytes and at most {} are allowed: report a summary and write the rest to a "

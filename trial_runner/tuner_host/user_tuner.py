@@ -179,11 +179,13 @@ class UserAssessor(Hooked, HostedAssessor):
         #: For each running trial how many of its values the instance has seen.
         self._seen: Dict[str, int] = {}
 
-    def judge(self, trial_id: str, history: Sequence[Any]) -> bool:
+    def judge(self, trial_id: str, history: Sequence[Any], steps: Optional[Sequence[int]] = None) -> bool:
         self._seen[trial_id] = len(history)
         return _is_good(self._instance.assess_trial(trial_id, restored(history)))
 
-    def trial_end(self, trial_id: str, success: bool, history: Sequence[Any]) -> None:
+    def trial_end(
+        self, trial_id: str, success: bool, history: Sequence[Any], steps: Optional[Sequence[int]] = None
+    ) -> None:
         """Tells the instance of a trial's end; as in NNI, not of trials without intermediate results."""
         seen = self._seen.pop(trial_id, 0)
         for step in range(seen + 1, len(history) + 1):

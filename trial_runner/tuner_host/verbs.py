@@ -9,7 +9,8 @@ propose         ids                                                        {prop
                                                                            parameters [, continues]}],
                                                                            exhausted}
 learn           results                                                    {}
-judge           trials: [{trial_id, parameter_id, values, from}]           {stop: [trial_id]}
+judge           trials: [{trial_id, parameter_id, values, from             {stop: [trial_id]}
+                [, steps, earlier]}]
 search_space    search_space                                               {}
 import          data: [{parameter, value}]                                 {}
 state           –                                                          {tuner: a few figures}
@@ -22,8 +23,9 @@ number or null, concurrency}. `history` and `results`, in the order of ends:
 `unfinished`, in the order of creation: {parameter_id, parameters, trial_id, source}. `imported`: one list of
 {parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose trial
 this one's begins. `values`: all intermediate results so far, of which the first `from` have been
-judged before. `watches`: the tuner wants them, too. A tuner that stops trials may do so at any time: each answer may
-have `stop`.
+judged before. `steps`: of these results, where the trial reported some, and `earlier`: [[step, value]] of the attempts
+that it continues; with `intermediates`, too. `watches`: the tuner wants them, too. A tuner that stops trials may do so
+at any time: each answer may have `stop`.
 
 An exception in a verb is answered as an error of kind ``raised``, with the traceback as `details`.
 """
@@ -90,17 +92,23 @@ class HostedTuner(ABC):
 
 
 class HostedAssessor(ABC):
-    """An assessor as the verbs call it; `history`: all intermediate results so far."""
+    """An assessor as the verbs call it. `history`: all intermediate results so far; `steps`: None, or their steps from
+    0, rising, for one that goes by them."""
+
+    #: It judges learning curves by step. Otherwise it gets the results of the attempt as they were counted.
+    goes_by_steps = False
 
     @abstractmethod
     def load_checkpoint(self) -> None: ...
 
     @abstractmethod
-    def judge(self, trial_id: str, history: Sequence[Any]) -> bool:
-        """Whether the trial may go on; called for each step."""
+    def judge(self, trial_id: str, history: Sequence[Any], steps: Optional[Sequence[int]] = None) -> bool:
+        """Whether the trial may go on; called for each result."""
 
     @abstractmethod
-    def trial_end(self, trial_id: str, success: bool, history: Sequence[Any]) -> None: ...
+    def trial_end(
+        self, trial_id: str, success: bool, history: Sequence[Any], steps: Optional[Sequence[int]] = None
+    ) -> None: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -212,14 +220,32 @@ class Verbs:
         if self._assessor is None:
             return
         for item in items:
-            self._assessor.trial_end(item["trial_id"], item["status"] == "SUCCEEDED", item.get("intermediates") or [])
+            values = item.get("intermediates") or []
+            curve = _curve(item, values) if self._assessor.goes_by_steps else (values, None)
+            self._assessor.trial_end(item["trial_id"], item["status"] == "SUCCEEDED", *curve)
 
     def _may_go_on(self, trial: Message) -> bool:
         values, assessor = trial["values"], self._assessor
-        steps = range(trial["from"] + 1, len(values) + 1)
-        return assessor is None or all(assessor.judge(trial["trial_id"], values[:step]) for step in steps)
+        if assessor is None:
+            return True
+        histories = (values[:count] for count in range(trial["from"] + 1, len(values) + 1))
+        if not (assessor.goes_by_steps and trial.get("steps")):
+            return all(assessor.judge(trial["trial_id"], history) for history in histories)
+        return all(assessor.judge(trial["trial_id"], *_curve(trial, history)) for history in histories)
 
     def _described(self, error: BaseException) -> Message:
         message = str(error) if isinstance(error, self._sentences) else f"{type(error).__name__}: {error}"
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         return {"kind": "raised", "message": message, "details": "".join(lines)}
+
+
+def _curve(trial: Message, values: Sequence[Any]) -> Tuple[Sequence[Any], Optional[Sequence[int]]]:
+    """The results of a learning curve up to the step of the last of `values`, and their steps; None: as they were
+    counted. Of two results with one step the later one counts."""
+    if not trial.get("steps") or not values:
+        return values, None
+    steps = trial["steps"]
+    known = {step: value for step, value in trial["earlier"]}
+    known.update((steps[number], value) for number, value in enumerate(values))
+    rising = sorted(step for step in known if step <= steps[len(values) - 1])
+    return [known[step] for step in rising], rising

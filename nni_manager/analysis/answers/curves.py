@@ -32,6 +32,8 @@ _MOST_KEPT = 2000
 
 
 class Curve(NamedTuple):
+    #: From 0, rising.
+    steps: Integers
     stored_ms: Floats
     values: Floats
 
@@ -48,7 +50,7 @@ def answer(asked: Asked) -> dict[str, Any]:
     not_numbers = sum(int((~np.isfinite(curve.values)).sum()) for curve in chosen.values())
     return {
         "curves": curves,
-        "band": _band([read[position].values for position in band.tolist()]),
+        "band": _band([read[position] for position in band.tolist()]),
         "sample": min(_BAND, len(others)),
         "shown": len(curves),
         "of": int((mask & ((trials["steps"] > 0) | ~np.isin(trials["status"], selection.OPEN))).sum()),
@@ -86,13 +88,13 @@ def _read(asked: Asked, positions: Sequence[int]) -> dict[int, Curve]:
     """All at once: one by one the hundreds of a band would take twice as long."""
     key, numbers = asked.query.key, asked.trials["number"][list(positions)].tolist()
     rows = trial_columns.intermediates_of(asked.connection, numbers, data=key != DEFAULT_KEY) if numbers else []
-    owners, moments, results = zip(*rows, strict=True) if rows else ((), (), ())
+    owners, steps, moments, results = zip(*rows, strict=True) if rows else ((), (), (), ())
     values = results if key == DEFAULT_KEY else _entries(asked, results)
-    table = np.array((moments, values), np.float64)  # None is NaN
+    table, counted = np.array((moments, values), np.float64), np.array(steps, np.int64)  # None is NaN
     starts = np.searchsorted(owners, numbers, side="left").tolist()
     ends = np.searchsorted(owners, numbers, side="right").tolist()
     places = zip(positions, starts, ends, strict=True)
-    return {position: Curve(*table[:, start:end].copy()) for position, start, end in places}
+    return {position: Curve(counted[start:end].copy(), *table[:, start:end].copy()) for position, start, end in places}
 
 
 def _curve(asked: Asked, position: int, curve: Curve, why: str) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def _curve(asked: Asked, position: int, curve: Curve, why: str) -> dict[str, Any
 def _x(asked: Asked, position: int, curve: Curve, places: Integers) -> list[Any]:
     """Steps from 0, or milliseconds since the trial's start or the epoch."""
     if asked.query.x == "number":
-        return plain(places)
+        return plain(curve.steps[places])
     since = float(asked.trials["started"][position]) if asked.query.x == "elapsed" else 0.0
     return [int(moment) for moment in (curve.stored_ms[places] - (0.0 if np.isnan(since) else since)).tolist()]
 
@@ -130,16 +132,17 @@ def _few(values: Floats) -> Integers:
     return np.array(sorted(chosen))
 
 
-def _band(curves: Sequence[Floats]) -> dict[str, Any] | None:
+def _band(curves: Sequence[Curve]) -> dict[str, Any] | None:
     """Quantiles of these values by step; null without any."""
-    longest = max((len(curve) for curve in curves), default=0)
-    if not longest:
+    known = np.unique(np.concatenate([curve.steps for curve in curves])) if curves else np.array([], np.int64)
+    if not len(known):
         return None
-    steps = np.unique(np.linspace(0, longest - 1, min(longest, MOST_POINTS)).astype(np.int64))
-    table = np.full((len(curves), longest), np.nan)
-    for row, curve in zip(table, curves, strict=True):
-        row[: len(curve)] = np.where(np.isfinite(curve), curve, np.nan)
-    few = table[:, steps]
+    steps = known[np.unique(np.linspace(0, len(known) - 1, min(len(known), MOST_POINTS)).astype(np.int64))]
+    few = np.full((len(curves), len(steps)), np.nan)
+    for row, curve in zip(few, curves, strict=True):
+        _, places, columns = np.intersect1d(curve.steps, steps, assume_unique=True, return_indices=True)
+        values = curve.values[places]
+        row[columns] = np.where(np.isfinite(values), values, np.nan)
     filled = np.flatnonzero(~np.isnan(few).all(axis=0))
     if not len(filled):
         return None

@@ -66,7 +66,7 @@ class CommonFailure(Wire):
 
     trials: int = Field(description="How many failed so.")
     trial_id: str = Field(description="The newest of them.")
-    sentence: str = Field(description="How that one ended, with the last line of its stderr.")
+    sentence: str = Field(description="How that one ended, with the line of its stderr that tells why.")
 
 
 class NewEndpoint(Sent):

@@ -39,7 +39,9 @@ class Trial(Wire):
     stop_request: StopRequest | None = Field(description="What asked it to end; null: nothing did.")
     reason: Reason | None = Field(description="Why it ended as it did; null for plain success and open trials.")
     message: str = Field(description="How it ended, one sentence; empty when there is nothing to say.")
-    last_words: str = Field(description="Last line of its stderr, where it failed; empty: none, or `message` tells it.")
+    last_words: str = Field(
+        description="Line of its stderr that tells why it failed; empty: none, or `message` tells it."
+    )
     failure_key: str | None = Field(
         description="Trials that failed in the same way have the same one: cause, exit code and last words, with"
         " numbers, paths and addresses made alike; null: it has not failed."
@@ -50,6 +52,10 @@ class Trial(Wire):
     final_value: float | None = Field(description="Number of the final result; null: none, NaN or infinite.")
     final_result: str | None = Field(description="JSON text of the final result as reported; null: none.")
     log_path: str = Field(description="Folder of its current attempt on the daemon's machine.")
+    code_state: int | None = Field(
+        description="Number of the state of the code that its current attempt ran in place, 1 for the first; null:"
+        " it runs a copy, or the code was not known yet."
+    )
     service: str | None = Field(description="Training service of its current attempt; null: it was given to none yet.")
     place: str = Field(description="Where its current attempt runs: machine, GPUs, pod; empty: not known.")
     link: str = Field(description="The platform's own page of its current attempt; empty: there is none.")
@@ -165,6 +171,7 @@ class Metric(Wire):
     attempt: int = Field(description="Which of its attempts.")
     type: MetricType = Field(description="PERIODICAL: an intermediate result; FINAL: the final one.")
     sequence: int = Field(description="0, 1, …: its place among the attempt's intermediate results; 0 for a final one.")
+    step: int | None = Field(description="The step that was reported with an intermediate result; null: none was.")
     stored_ms: int = Field(description="When it was stored, milliseconds since the epoch.")
     result: str = Field(description="JSON text of the value as reported; NaN and Infinity may stand in it.")
     value: float | None = Field(description="Its number: itself, or its entry `default`; null: none, NaN or infinite.")

@@ -26,8 +26,9 @@ from nni_manager.kubernetes.exec.stream import ExecFailed
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.tasks import ended, happened
-from nni_manager.shared_storage import kept_logs, runner_folder
+from nni_manager.shared_storage import kept_logs
 from trial_runner import protocol
+from trial_runner.wire import stderr_end
 
 log = logging.getLogger(__name__)
 
@@ -291,7 +292,7 @@ class Attempt:
 
     async def _take_end(self, frame: Mapping[str, Any]) -> None:
         """Passes on how the command ended, of which all is stored now, and lets the pods go."""
-        tail = "" if frame.get("exit_code") == 0 else await asyncio.to_thread(runner_folder.stderr_tail, self._logs)
+        tail = "" if frame.get("exit_code") == 0 else await asyncio.to_thread(stderr_end.read, str(self._logs))
         word = {
             "exitCode": frame.get("exit_code"),
             "signal": frame.get("signal"),

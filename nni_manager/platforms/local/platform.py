@@ -43,7 +43,12 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
         super().__init__(config, host)
         self.jobs = KeeperJobs(host) if self._shared is None else _Jobs(host, self._shared)
         is_shared = self._shared is not None
-        self.capabilities = replace(self.capabilities, ships_code=is_shared, removes_checkpoints=not is_shared)
+        self.capabilities = replace(
+            self.capabilities,
+            ships_code=is_shared,
+            runs_in_place=not is_shared,
+            removes_checkpoints=not is_shared,
+        )
         #: None where trials have no GPUs of their own, and need no places.
         self._pool = self._machine_pool() if self.config.trial_gpu_number else None
 

@@ -30,6 +30,7 @@ from nni_manager.scheduler.experiments.submission import Endpoints
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns.actions import Actions, JobFactory
+from nni_manager.scheduler.turns.code_watch import CodeWatch
 from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
@@ -277,4 +278,15 @@ class Build:
             heartbeats=heartbeats,
             want=feed.want,
             clock=self.shared.clock,
+            code=self._code_watch(services),
+        )
+
+    def _code_watch(self, services: Mapping[str, TrainingService]) -> CodeWatch:
+        return CodeWatch(
+            services=services,
+            database=self.database,
+            spec=self.spec,
+            leave_out=str(self.folder.path.parent),
+            clock=self.shared.clock,
+            changed=self.changes.note,
         )

@@ -83,7 +83,7 @@ class Finish:
     may_run: bool = False
     #: Last lines of its standard error.
     stderr_tail: str = ""
-    #: The last of these lines, if the trial failed and `message` does not contain it.
+    #: The line of them that tells why, if the trial failed and `message` does not contain it.
     last_words: str = ""
     #: As `domain.trial.failure_key` says.
     failure_key: str = ""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.text import last_line, printable
-from nni_manager.domain.trial import reason_in_words
+from nni_manager.domain.text import printable
+from nni_manager.domain.trial import cause_line, reason_in_words
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.planning.snapshot import Snapshot
@@ -117,11 +117,11 @@ def _same_failure(snapshot: Snapshot, what: str, example: Finish) -> Hold:
 
 
 def _last_words(end: Finish) -> str:
-    """The last line of its stderr; the hold's details have more."""
+    """The cause in its stderr; the hold's details have more."""
     if end.status is not TrialStatus.FAILED:
         return ""
-    line = last_line(end.stderr_tail)
-    return f"the last line of its stderr is: {line}; " if line else "it wrote no stderr; "
+    line = cause_line(end.stderr_tail)
+    return f"its stderr says: {line}; " if line else "it wrote no stderr; "
 
 
 def _what_to_do(snapshot: Snapshot, end: Finish) -> str:

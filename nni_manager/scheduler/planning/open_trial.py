@@ -17,8 +17,17 @@ from nni_manager.domain.evidence import (
 )
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.text import last_line
-from nni_manager.domain.trial import PLATFORM_FAILURES, OpenTrial, Outcome, StopRequest, explain, failure_key, outcome
+from nni_manager.domain.trial import (
+    PLATFORM_FAILURES,
+    OpenTrial,
+    Outcome,
+    StopRequest,
+    cause_line,
+    explain,
+    failure_key,
+    ignored_finals,
+    outcome,
+)
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning.decisions import (
     Cancel,
@@ -261,8 +270,9 @@ def _finish(
     may_run: bool = False,
 ) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
-    said = (verdict.message if succeeded else explain(report, trial.asked), finding.doubt)
-    line = last_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
+    how = verdict.message if succeeded else explain(report, trial.asked)
+    said = (how, ignored_finals(trial.further_finals), finding.doubt)
+    line = cause_line(report.stderr_tail) if verdict.status is TrialStatus.FAILED else ""
     record = Finish(
         trial_id=trial.id,
         attempt=trial.attempt,

@@ -78,8 +78,8 @@ class TunerFeed:
         self._results: list[Item] = []
         #: Trials that the assessor, or a tuner that stops trials, has to judge, in request order.
         self._to_judge: dict[str, None] = {}
-        #: Trial → number of results that the current process has seen.
-        self._seen: dict[str, int] = {}
+        #: Trial → its attempt, and the number of results of that which the current process has seen.
+        self._seen: dict[str, tuple[int, int]] = {}
         self._changes: list[tuple[str, Item]] = []
 
     @property
@@ -268,11 +268,18 @@ class TunerFeed:
         """Ended trials are skipped, as `learn` has their values."""
         wanted, self._to_judge = list(self._to_judge), {}
         found = await self._database.read(lambda c: history.open_intermediates(c, wanted))
-        trials = [{**trial, "from": self._seen.get(trial["trial_id"], 0)} for trial in found]
+        attempts = {trial["trial_id"]: trial.pop("attempt") for trial in found}
+        seen = {trial_id: self._seen_of(trial_id, attempt) for trial_id, attempt in attempts.items()}
+        trials = [{**trial, "from": seen[trial["trial_id"]]} for trial in found]
         new = [trial for trial in trials if len(trial["values"]) > trial["from"]]
         if new:
             self._note_stops(await self._tuner.call("judge", trials=new))
-            self._seen.update((trial["trial_id"], len(trial["values"])) for trial in new)
+            self._seen.update((trial["trial_id"], (attempts[trial["trial_id"]], len(trial["values"]))) for trial in new)
+
+    def _seen_of(self, trial_id: str, attempt: int) -> int:
+        """How many results of this attempt the current process has seen."""
+        known, count = self._seen.get(trial_id, (attempt, 0))
+        return count if known == attempt else 0
 
     def _note_stops(self, answer: Item) -> None:
         """Any answer may name trials that are to be stopped."""

@@ -21,6 +21,7 @@ from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.platform_kit.payload import copy_from
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.decisions import Submit
+from nni_manager.scheduler.turns.code_watch import CodeWatch
 from nni_manager.scheduler.turns.inbox import Inbox
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener, runner_environment
@@ -112,6 +113,7 @@ class Actions:
         heartbeats: Heartbeats,
         want: Callable[[int], None],
         clock: Clock,
+        code: CodeWatch,
     ) -> None:
         self._services = services
         self._inbox = inbox
@@ -119,6 +121,7 @@ class Actions:
         self._spec = spec
         self._heartbeats = heartbeats
         self._clock = clock
+        self._code = code
         self._group: asyncio.TaskGroup
         #: Names of jobs that are being submitted.
         self.submitting: set[str] = set()
@@ -143,6 +146,15 @@ class Actions:
         self.submitting.clear()
         self.removal.forget()
         self._to_cancel.clear()
+        self._code.enter(self._start)
+
+    def note_ends(self) -> None:
+        """Trials have ended."""
+        self._code.note()
+
+    async def close(self) -> None:
+        """Returns once it is known which code the submitted jobs ran."""
+        await self._code.close()
 
     def perform(self, calls: Sequence[d.Call]) -> None:
         """Starts the calls without waiting for them."""
@@ -187,6 +199,7 @@ class Actions:
                 self._inbox.refused(name)
             else:
                 self._inbox.accepted(answer)
+                self._code.note()
         finally:
             self.submitting.discard(name)
             self._inbox.wake_late()  # failures wake by themselves

@@ -34,6 +34,11 @@ from trial_runner.wire.foreign_files import MOST_NAMES
 
 log = logging.getLogger(__name__)
 
+#: The log's warning about the first trial that reported several final results.
+FURTHER_FINALS = (
+    "trial {} reported more than one final result: the first one counts, and further ones are ignored; report once,"
+    " from rank 0"
+)
 #: Lines parsed without yielding, which takes a millisecond or two.
 _LINES_AT_A_TIME = 250
 #: Most causes of broken lines logged per outbox, and most outboxes for which they are remembered.
@@ -124,6 +129,8 @@ class JobMessages:
     def _note(self, chunk: OutboxPart, receipt: Receipt) -> None:
         if receipt.doubt:
             log.warning("results of job %s: %s", chunk.job_name, receipt.doubt, extra={"action": "doubt"})
+        if receipt.has_first_further_final:
+            log.warning("%s", FURTHER_FINALS.format(receipt.trial_id), extra={"action": "further_finals"})
         if receipt.stored is Stored.NEW:
             tally.results += len(chunk.metrics)
         if receipt.has_intermediates:

@@ -175,6 +175,7 @@ class ExperimentLoop:
 
     async def _close(self) -> None:
         """Lets the services forget all jobs, closes them, and stores the last events."""
+        await self._actions.close()
         await asyncio.gather(*(service.forgetting.finish() for service in self.services.values()))
         await asyncio.gather(*(service.close() for service in self.services.values()))
         if not self.inbox.is_empty:
@@ -269,6 +270,8 @@ class ExperimentLoop:
             self.feed.take(added)
         if result.to_tell:
             self.feed.tell(result.to_tell)
+        if any(isinstance(record, d.Finish) for record in result.records):
+            self._actions.note_ends()
         self._note_stopping(result)
         self._actions.perform(result.calls)
         for name, service in self.services.items():

@@ -9,6 +9,7 @@ from typing import Any
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial_status import TrialStatus
+from nni_manager.store.experiment import code_states, learning_curves
 
 #: Whether a number is finite and present (the store has null for NaN); only such results are compared.
 _FINITE = "coalesce(abs({0}) < 1.8e308, 0)"
@@ -72,6 +73,7 @@ json_object(
     'finalValue', {_NUMBER.format("t.final_value")}, 'finalResult', t.final_data,
     'logPath', (SELECT folder FROM experiment) || '/trials/' || t.id
         || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END,
+    'codeState', {code_states.OF_ATTEMPT},
     'service', nullif(c.service, ''), 'place', coalesce(c.place, ''), 'link', coalesce(c.link, '')
 )
 """
@@ -94,7 +96,7 @@ json_object(
 
 _METRIC = f"""
 json_object(
-    'id', m.id, 'trialId', m.trial_id, 'attempt', m.attempt, 'type', m.type, 'sequence', m.sequence,
+    'id', m.id, 'trialId', m.trial_id, 'attempt', m.attempt, 'type', m.type, 'sequence', m.sequence, 'step', m.step,
     'storedMs', m.stored_ms, 'result', m.data, 'value', {_NUMBER.format("m.value")},
     'outbox', (SELECT name FROM outboxes o WHERE o.id = m.outbox), 'number', m.number, 'epoch', m.epoch
 )
@@ -176,16 +178,19 @@ def exported(
 
 
 def curves(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, list[Any]]:
-    """Trial → its intermediate results of the latest attempt, in their order: numbers as numbers; NaN and Infinity by
-    their names."""
+    """Trial → its learning curve: numbers as numbers; NaN and Infinity by their names."""
     query = (
         "SELECT t.id, m.data FROM trials t JOIN metrics m ON m.trial_id = t.id AND m.attempt = t.attempt"
         " WHERE m.type = 'PERIODICAL' AND t.id IN (SELECT value FROM json_each(?)) ORDER BY m.id"
     )
     found: dict[str, list[Any]] = {}
+    stepped = learning_curves.load(connection, learning_curves.with_steps(connection, trial_ids))
     for trial_id, text in connection.execute(query, (json.dumps(list(trial_ids)),)):
-        found.setdefault(trial_id, []).append(json.loads(text, parse_constant=str))
-    return found
+        if trial_id not in stepped:
+            found.setdefault(trial_id, []).append(json.loads(text, parse_constant=str))
+    return found | {
+        trial_id: [json.loads(point.data, parse_constant=str) for point in curve] for trial_id, curve in stepped.items()
+    }
 
 
 def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:

@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from nni_manager.store.experiment import learning_curves
+
 #: JSON object as the tuner process takes it.
 Item = dict[str, Any]
 
@@ -44,28 +46,41 @@ def results(connection: sqlite3.Connection) -> list[Item]:
     return [{"parameter": json.loads(record)["parameters"], "value": json.loads(data)} for record, data in rows]
 
 
-def intermediates(connection: sqlite3.Connection, trial_id: str) -> list[Any]:
-    """Values of the current attempt's intermediate results, in order."""
+def intermediates(connection: sqlite3.Connection, trial_id: str) -> Item:
+    """The current attempt's intermediate results: `values`, in order; `steps` of these, where some were reported with
+    one, and `earlier`, [[step, value]] of the attempts that it continues."""
     rows = connection.execute(
-        "SELECT m.data FROM metrics m JOIN trials t ON t.id = m.trial_id AND t.attempt = m.attempt"
+        "SELECT m.data, coalesce(m.step, m.sequence), m.step IS NOT NULL FROM metrics m JOIN trials t"
+        " ON t.id = m.trial_id AND t.attempt = m.attempt"
         " WHERE m.trial_id = ? AND m.type = 'PERIODICAL' ORDER BY m.sequence",
         (trial_id,),
-    )
-    return [json.loads(data) for (data,) in rows]
+    ).fetchall()
+    found: Item = {"values": [json.loads(data) for data, *_ in rows]}
+    if any(is_reported for *_, is_reported in rows):
+        points = learning_curves.load(connection, [trial_id])[trial_id]
+        (current,) = connection.execute("SELECT attempt FROM trials WHERE id = ?", (trial_id,)).fetchone()
+        found["steps"] = [step for _, step, _ in rows]
+        found["earlier"] = [[point.step, json.loads(point.data)] for point in points if point.attempt < current]
+    return found
 
 
 def open_intermediates(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> list[Item]:
-    """Id, parameter id and intermediate results (`values`) of several trials, without trials that have ended."""
-    query = "SELECT id, parameter_id FROM trials WHERE end_order IS NULL AND id IN (SELECT value FROM json_each(?))"
+    """Id, parameter id, attempt and `intermediates` of several trials, without trials that have ended."""
+    query = (
+        "SELECT id, parameter_id, attempt FROM trials"
+        " WHERE end_order IS NULL AND id IN (SELECT value FROM json_each(?))"
+    )
     found = connection.execute(query, (json.dumps(list(trial_ids)),)).fetchall()
     return [
-        {"trial_id": id_, "parameter_id": number, "values": intermediates(connection, id_)} for id_, number in found
+        {"trial_id": id_, "parameter_id": number, "attempt": attempt, **intermediates(connection, id_)}
+        for id_, number, attempt in found
     ]
 
 
 def _item(connection: sqlite3.Connection, row: tuple[Any, ...], with_intermediates: bool) -> Item:
     id_, parameter_id, record_text, status, final_data, end_order = row
     record = json.loads(record_text)
+    reported = intermediates(connection, id_) if with_intermediates else {"values": []}
     return {
         "trial_id": id_,
         "parameter_id": parameter_id,
@@ -74,5 +89,6 @@ def _item(connection: sqlite3.Connection, row: tuple[Any, ...], with_intermediat
         "status": status,
         "value": json.loads(final_data) if final_data is not None else None,
         "end_order": end_order,
-        "intermediates": intermediates(connection, id_) if with_intermediates else [],
+        "intermediates": reported.pop("values"),
+        **reported,
     }

@@ -62,6 +62,8 @@ class Receipt:
     doubt: str = ""
     #: Bytes stored of the outbox; 0 for a fenced chunk.
     offset: int = 0
+    #: The first further final results of the experiment are among the lines.
+    has_first_further_final: bool = False
 
 
 #: Length of an attempt's doubts, in characters, above which none is added.
@@ -91,11 +93,12 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
     replaced = _REPLACED.format(chunk.outbox.rpartition("/")[0]) if before and outbox.is_new else ""
     for doubt in filter(None, (chunk.doubt, replaced)):
         _add_doubt(connection, chunk.job_name, doubt)
-    has_intermediates = _take(connection, chunk, found, outbox, now_ms)
+    taken = _take(connection, chunk, found, outbox, now_ms)
     return Receipt(
         stored=Stored.NEW,
         trial_id=found.trial_id,
-        has_intermediates=has_intermediates,
+        has_intermediates=taken.has_intermediates,
+        has_first_further_final=taken.has_first_further_final,
         may_complete=found.may_complete,
         doubt=replaced,
         offset=chunk.end,
@@ -207,15 +210,22 @@ def _without_repeats(
     return metrics[len(list(repeats)) :]
 
 
-def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Sender, outbox: _Outbox, now_ms: int) -> bool:
-    """Inserts the metrics; returns whether there are intermediate results of the trial's current attempt."""
+class _Taken(NamedTuple):
+    """What was inserted for a trial's current attempt."""
+
+    has_intermediates: bool = False
+    has_first_further_final: bool = False
+
+
+def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Sender, outbox: _Outbox, now_ms: int) -> _Taken:
+    """Inserts the metrics."""
     if attempt.is_missed:
         (count,) = connection.execute(
             "SELECT count(*) FROM metrics WHERE trial_id = ? AND attempt = ? AND type = ?",
             (attempt.trial_id, attempt.number, MetricType.PERIODICAL),
         ).fetchone()
         _insert(connection, chunk, attempt, outbox, int(count), now_ms)
-        return False
+        return _Taken()
     has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
     sequence = _next_sequence(connection, attempt.trial_id) if has_intermediates else 0
     intermediates = _insert(connection, chunk, attempt, outbox, sequence, now_ms) if chunk.metrics else 0
@@ -225,13 +235,40 @@ def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Sender, o
             "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
             (sequence + intermediates, newest.value, attempt.trial_id),
         )
-    if intermediates < len(chunk.metrics):
-        first = next(metric for metric in chunk.metrics if metric.type is MetricType.FINAL)
-        connection.execute(
-            "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",
-            (first.data, first.value, attempt.trial_id),
-        )
-    return has_intermediates
+    finals = [metric for metric in chunk.metrics if metric.type is MetricType.FINAL]
+    is_first_further = bool(finals) and _take_finals(connection, finals, attempt)
+    return _Taken(has_intermediates, is_first_further)
+
+
+def _take_finals(connection: sqlite3.Connection, finals: Sequence[Metric], attempt: _Sender) -> bool:
+    """The first final result of the attempt counts; the further ones are counted.
+
+    Returns whether they are the first further ones of the experiment. A container that was started again reports its
+    final result again, which is not a further one.
+    """
+    is_first = connection.execute(
+        "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",
+        (finals[0].data, finals[0].value, attempt.trial_id),
+    ).rowcount
+    further = len(finals) - 1 if is_first or _is_first_of_epoch(connection, attempt, len(finals)) else len(finals)
+    if not further:
+        return False
+    none_yet = connection.execute("SELECT 1 FROM trials WHERE further_finals > 0 LIMIT 1").fetchone() is None
+    connection.execute(
+        "UPDATE trials SET further_finals = further_finals + ? WHERE id = ?", (further, attempt.trial_id)
+    )
+    return none_yet
+
+
+def _is_first_of_epoch(connection: sqlite3.Connection, attempt: _Sender, inserted: int) -> bool:
+    """Whether the final results just `inserted` are the first ones of the attempt's present container."""
+    if not attempt.epoch:
+        return False
+    (stored,) = connection.execute(
+        "SELECT count(*) FROM metrics WHERE trial_id = ? AND attempt = ? AND type = ? AND epoch = ?",
+        (attempt.trial_id, attempt.number, MetricType.FINAL, attempt.epoch),
+    ).fetchone()
+    return bool(stored == inserted)
 
 
 def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
@@ -260,11 +297,12 @@ def _insert(
                 metric.data,
                 metric.value,
                 attempt.epoch,
+                metric.step,
             )
         )
     connection.executemany(
-        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value, epoch)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value, epoch,"
+        " step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
     return sequence - first

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nni_manager.domain.trial_status import OPEN_STATUSES
+from nni_manager.store.experiment import learning_curves
 from nni_manager.store.experiment.answers import TRIAL, TRIALS
 
 Row = tuple[Any, ...]
@@ -104,7 +105,10 @@ def described(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, d
 
 
 def intermediates(connection: sqlite3.Connection, id: str) -> list[Row]:
-    """(stored ms, value or None, data) of the current attempt's intermediate results of a trial, in order."""
+    """(stored ms, value or None, data) of the learning curve of a trial, by step."""
+    if learning_curves.with_steps(connection, [id]):
+        points = learning_curves.load(connection, [id]).get(id, ())
+        return [(point.stored_ms, point.value, point.data) for point in points]
     query = (
         "SELECT stored_ms, value, data FROM metrics WHERE trial_id = ? AND type = 'PERIODICAL'"
         " AND attempt = (SELECT attempt FROM trials WHERE id = trial_id) ORDER BY sequence"
@@ -113,19 +117,42 @@ def intermediates(connection: sqlite3.Connection, id: str) -> list[Row]:
 
 
 def intermediates_of(connection: sqlite3.Connection, numbers: Sequence[int], *, data: bool) -> list[Row]:
-    """(number of the trial, stored ms, value or None) of the current attempts' intermediate results of some trials, by
-    trial, each in order. `data`: the result as reported in place of its value."""
+    """(number of the trial, step, stored ms, value or None) of the learning curves of some trials, by trial and step.
+    `data`: the result as reported in place of its value."""
     query = (
-        f"SELECT t.sequence_id, m.stored_ms, {'m.data' if data else 'm.value'} FROM trials t JOIN metrics m"
+        f"SELECT t.sequence_id, m.sequence, m.stored_ms, {'m.data' if data else 'm.value'} FROM trials t JOIN metrics m"
         " ON m.trial_id = t.id AND m.attempt = t.attempt"
         " WHERE t.sequence_id IN (SELECT value FROM json_each(?)) AND m.type = 'PERIODICAL'"
         " ORDER BY t.sequence_id, m.sequence"
     )
-    return connection.execute(query, (json.dumps(list(numbers)),)).fetchall()
+    rows = connection.execute(query, (json.dumps(list(numbers)),)).fetchall()
+    stepped = _with_steps(connection, numbers)
+    if not stepped:
+        return rows
+    curves = learning_curves.load(connection, list(stepped))
+    merged = [
+        (stepped[trial_id], point.step, point.stored_ms, point.data if data else point.value)
+        for trial_id, curve in curves.items()
+        for point in curve
+    ]
+    others = [row for row in rows if row[0] not in stepped.values()]
+    return sorted([*others, *merged], key=lambda row: row[:2])
+
+
+def _with_steps(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[str, int]:
+    """Id → number of those of the trials that reported steps."""
+    if (
+        connection.execute("SELECT 1 FROM metrics INDEXED BY metrics_with_step WHERE step IS NOT NULL").fetchone()
+        is None
+    ):
+        return {}
+    query = "SELECT id, sequence_id FROM trials WHERE sequence_id IN (SELECT value FROM json_each(?))"
+    ids = dict(connection.execute(query, (json.dumps(list(numbers)),)).fetchall())
+    return {trial_id: ids[trial_id] for trial_id in learning_curves.with_steps(connection, list(ids))}
 
 
 def failure_evidence(connection: sqlite3.Connection, id: str) -> Row | None:
-    """(attempt, cause, exit code, signal, last line of stderr) of a trial's current attempt; None: it has none."""
+    """(attempt, cause, exit code, signal, line of stderr that tells why) of a trial's current attempt; None: none."""
     query = (
         "SELECT a.number, a.cause, a.exit_code, a.signal, t.last_words FROM attempts a JOIN trials t"
         " ON t.id = a.trial_id AND a.number = t.attempt WHERE t.id = ?"

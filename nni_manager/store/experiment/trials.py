@@ -24,7 +24,8 @@ from nni_manager.store.experiment.jobs import ATTEMPT_COLUMNS
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
-       t.wait_sentence, t.wait_details, t.wait_ms, t.final_data IS NOT NULL, t.continues,
+       t.wait_sentence, t.wait_details, t.wait_ms, t.final_data IS NOT NULL, t.further_finals,
+       t.continues,
        {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
@@ -38,7 +39,7 @@ def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
 
 def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     id_, sequence_id, status, record, created, started, attempt, asked, *rest = row
-    wait_code, wait_sentence, wait_details, wait_ms, has_final, continues, *job = rest
+    wait_code, wait_sentence, wait_details, wait_ms, has_final, further_finals, continues, *job = rest
     return OpenTrial(
         id=id_,
         sequence_id=sequence_id,
@@ -54,6 +55,7 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
         wait_ms=wait_ms,
         job=Attempt._make(job) if job[0] is not None else None,
         has_final=bool(has_final),
+        further_finals=further_finals,
         continues=continues,
     )
 
@@ -166,8 +168,8 @@ def finish(
 ) -> None:
     """Ends the trial; only a resume after a stop reopens it.
 
-    `started_ms`: its start, where the stored one is not right; `last_words`: last line of its stderr, if that explains
-    the failure; `failure_key`: see `domain.trial`.
+    `started_ms`: its start, where the stored one is not right; `last_words`: line of its stderr that tells why, if it
+    failed; `failure_key`: see `domain.trial`.
     """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
@@ -197,7 +199,7 @@ def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, senten
         "UPDATE trials SET status = 'WAITING', attempt = 1 + max(attempt,"
         " coalesce((SELECT max(number) FROM attempts WHERE trial_id = trials.id), 0)), asked = '', message = '',"
         " wait_code = ?, wait_sentence = ?, wait_details = '{}', started_ms = NULL, intermediates = 0,"
-        " last_value = NULL, final_data = NULL, final_value = NULL WHERE id = ?",
+        " last_value = NULL, final_data = NULL, final_value = NULL, further_finals = 0 WHERE id = ?",
         (code, sentence, id),
     )
 
@@ -211,7 +213,8 @@ def revive_attempt(connection: sqlite3.Connection, id: str, number: int, sentenc
         f" intermediates = (SELECT count(*) {of_attempt} 'PERIODICAL'),"
         f" last_value = (SELECT value {of_attempt} 'PERIODICAL' AND value IS NOT NULL ORDER BY sequence DESC LIMIT 1),"
         f" final_data = (SELECT data {of_attempt} 'FINAL' ORDER BY id LIMIT 1),"
-        f" final_value = (SELECT value {of_attempt} 'FINAL' ORDER BY id LIMIT 1) WHERE id = :id",
+        f" final_value = (SELECT value {of_attempt} 'FINAL' ORDER BY id LIMIT 1),"
+        f" further_finals = max(0, (SELECT count(*) {of_attempt} 'FINAL') - 1) WHERE id = :id",
         {"number": number, "id": id, "code": WaitCode.SUBMITTED, "sentence": sentence},
     )
 

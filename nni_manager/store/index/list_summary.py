@@ -34,7 +34,7 @@ class CommonFailure:
     trials: int
     #: The newest of them.
     trial_id: str
-    #: How that one ended, with the last line of its stderr.
+    #: How that one ended, with the line of its stderr that tells why.
     sentence: str
 
 

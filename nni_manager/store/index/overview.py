@@ -14,7 +14,7 @@ from nni_manager.domain.final_result import MAX_UNUSABLE, Usability
 from nni_manager.domain.service import LiveService
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import stored_config
-from nni_manager.store.experiment import experiments, trials
+from nni_manager.store.experiment import experiments, trial_warnings, trials
 from nni_manager.store.index import list_summary, service_summary, waiting_for
 from nni_manager.store.index.list_summary import Best, ListSummary
 from nni_manager.store.index.service_summary import ServiceSummary
@@ -87,6 +87,7 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
             *experiments.warnings(connection),
             *_directions(row, config),
             *_without_usable_result(connection, row, config, summary),
+            *trial_warnings.load(connection),
             *_was_on_hold(row, live),
             *live.warnings,
         ),

@@ -17,7 +17,7 @@ from trial_runner.keeper.jobs.files import End
 from trial_runner.keeper.jobs.job import Job, Jobs, Saving
 from trial_runner.loop import Loop
 from trial_runner.processes import Exit
-from trial_runner.wire import foreign_files
+from trial_runner.wire import stderr_end
 
 #: So many processes of a job are waited for at a time: their deaths lead to the others.
 _MAX_WATCHED = 64
@@ -196,10 +196,8 @@ def _end_of(job: Job) -> End:
     ended_ms = _ended_ms(job)
     if job.exit is None:
         return End(protocol.LOST, None, None, ended_ms, "", job.lost or _UNTOLD)
-    tail = b""
-    if job.exit.exit_code != 0:
-        tail = foreign_files.tail(job.claim.attempt_directory, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
-    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail.decode("utf-8", "replace"))
+    tail = "" if job.exit.exit_code == 0 else stderr_end.read(job.claim.attempt_directory)
+    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail)
 
 
 def _ended_ms(job: Job) -> int:

@@ -44,13 +44,17 @@ def get_current_parameter(tag: str | None = None) -> Any:
     return _record["parameters"] if tag is None else _record["parameters"][tag]
 
 
-def report_intermediate_result(metric: object) -> None:
+def report_intermediate_result(metric: object, step: int | None = None) -> None:
     """Reports a result on the way, such as an epoch's accuracy: a number, or a mapping with the number in ``default``.
 
+    `step`: its place in the learning curve, from 0, such as the epoch; by default results are counted. A trial that
+    continues from a checkpoint goes on at the step where it was: NNI's own SDK has no such argument.
+
     Returns when the result is safe in the trial's folder, whether or not the manager runs. Raises TypeError for what
-    is not JSON, ValueError above a megabyte, OSError when the folder stayed unwritable for ten minutes.
+    is not JSON, ValueError above a megabyte and for a step below 0, OSError when the folder stayed unwritable for ten
+    minutes.
     """
-    _report(nni_outbox.INTERMEDIATE, metric)
+    _report(nni_outbox.INTERMEDIATE, metric, step)
 
 
 def report_final_result(metric: object) -> None:
@@ -73,11 +77,11 @@ def get_sequence_id() -> int:
     return _sequence_id
 
 
-def _report(kind: str, metric: object) -> None:
+def _report(kind: str, metric: object, step: int | None = None) -> None:
     if _standalone():
-        _print(kind, nni_outbox.json_text(metric))
+        _print(kind, nni_outbox.json_text(metric), nni_outbox.checked_step(step))
     else:
-        nni_outbox.report(kind, metric)
+        nni_outbox.report(kind, metric, step)
 
 
 def _standalone() -> bool:
@@ -102,10 +106,10 @@ def _standalone_record() -> Dict[str, Any]:
     return {"parameters": {}}
 
 
-def _print(kind: str, text: str) -> None:
+def _print(kind: str, text: str, step: int | None) -> None:
     global _printed
     if kind == nni_outbox.FINAL:
         print("Final result: {}".format(text), flush=True)
         return
-    print("Intermediate result {}: {}".format(_printed, text), flush=True)
+    print("Intermediate result {}: {}".format(_printed if step is None else step, text), flush=True)
     _printed += 1

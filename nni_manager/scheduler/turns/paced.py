@@ -1,0 +1,54 @@
+"""Work that events ask for, at most once a second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+#: Starts a task, which ends with the experiment's loop.
+Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+
+
+class Paced:
+    """Runs `work` after it was asked for: at once, then at most once in `every_s` seconds, the last time after the last
+    request. A fault is logged, and costs that run."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]], name: str, every_s: float = 1.0) -> None:
+        self._work = work
+        self._name = name
+        self._every_s = every_s
+        self._is_asked = False
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.is_set()
+
+    def ask(self, start: Start) -> None:
+        self._is_asked = True
+        if self._task is None or self._task.done():
+            self._task = start(self._run(), self._name)
+
+    async def close(self) -> None:
+        """Returns after the work that was asked for; it waits for nothing any more."""
+        self._closing.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+        self._closing.clear()  # the loop may be started again
+
+    async def _run(self) -> None:
+        while self._is_asked:
+            self._is_asked = False
+            try:
+                await self._work()
+            except Exception:
+                log.exception("%s failed", self._name)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._closing.wait()
