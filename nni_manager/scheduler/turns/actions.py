@@ -152,7 +152,7 @@ class Actions:
         self._output.enter(self._start)
 
     def note_ends(self, attempts: Collection[tuple[str, int]]) -> None:
-        """These attempts of trials have ended."""
+        """Notes that these attempts of trials have ended."""
         if attempts:
             self._code.note()
             self._output.note(attempts)

@@ -137,5 +137,5 @@ def _size(folder: str, name: str) -> int:
 def _sentence(found: LongOutput, most: int) -> str:
     return (
         f"trial {found.trial_id} wrote {size(found.bytes)} to {found.file}: more than maxLogSize ({size(most)});"
-        " nothing is cut on this machine, so let trials write less, such as fewer progress bars, before the disk is full"
+        " nothing is cut on this machine; let trials write less, such as fewer progress bars, before the disk is full"
     )
