@@ -41,7 +41,7 @@ class Assessor(ABC):
 
 
 def places_of(history: Sequence[object], steps: Sequence[int] | None) -> Sequence[int]:
-    """For each result how many steps the trial had come: its step and 1."""
+    """The number of steps that the trial had come with each result: its step and 1."""
     return range(1, len(history) + 1) if steps is None else [step + 1 for step in steps]
 
 

@@ -50,8 +50,7 @@ class Capabilities:
     is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
-    #: Trials run in the user's own code directory on this machine: an edit changes what later ones run.
-    runs_in_place: bool = False
+    runs_in_place: bool = False  #: In the user's own folder on this machine: an edit changes what later trials run.
     #: Files of an experiment stay there after `forget` and `close`, such as those that trials wrote for their users:
     #: `clean` removes them when the experiment is deleted.
     leaves_files: bool = False

@@ -667,3 +667,20 @@ def test_continued_attempt_goes_on_in_the_curve_of_the_first(bench: Bench) -> No
     assert [(one["attempt"], one["sequence"], one["step"]) for one in metrics[4:]] == [
         *((2, number, number + 3) for number in range(4))
     ]
+
+
+def test_long_output_is_warned_of_once_and_nothing_is_cut(bench: Bench) -> None:
+    command = (
+        "head -c $((NNI_TRIAL_SEQ_ID * 700000)) /dev/zero; head -c 400000 /dev/zero >&2;"
+        ' echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'
+    )
+    bench.start(command, maxTrialNumber=4, maxLogSize="1MB")
+    bench.daemon.wait(bench.id, "DONE")
+    state = bench.daemon.wait_for(bench.id, lambda state: state["warnings"])
+    (warning,) = [one for one in state["warnings"] if one["code"] == "LONG_OUTPUT"]
+    trials = {trial["id"]: trial for trial in bench.trials()}
+    (trial,) = [trial for id_, trial in trials.items() if f"trial {id_} wrote " in warning["message"]]
+    written = trial["sequenceId"] * 700_000
+    assert trial["sequenceId"] > 0 and (Path(trial["logPath"]) / "stdout").stat().st_size == written
+    assert f"to {trial['logPath']}/stdout: more than maxLogSize (1.05 MB)" in warning["message"]
+    assert bench.log().count("more than maxLogSize") == 1

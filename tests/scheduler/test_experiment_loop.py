@@ -36,6 +36,7 @@ from nni_manager.scheduler.turns.code_watch import CodeWatch
 from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.output_watch import OutputWatch
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import Heartbeats
 from nni_manager.scheduler.turns.turn import Result, Seen, tally
@@ -108,6 +109,13 @@ class AtWork:
                 spec=live,
                 leave_out="",
                 clock=self.now_ms,
+                changed=lambda: None,
+            ),
+            output=OutputWatch(
+                services=self.services,
+                database=self.database,
+                spec=live,
+                trials=path.parent / "trials",
                 changed=lambda: None,
             ),
         )

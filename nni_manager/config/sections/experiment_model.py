@@ -152,7 +152,8 @@ class Experiment(Part):
         marks={"format": "pause", "shown": "`10s`", "firstFormat": "metricGrace"},
     )
     max_log_size: Any = _ours(
-        "What is kept of the logs of one attempt that runs elsewhere; of more, beginning and end.",
+        "Size of the logs of one attempt that is kept where it runs elsewhere; of more, beginning and end. Logs on this"
+        " machine are not cut: a warning names the first attempt that writes more.",
         marks={"format": "memory", "shown": "`100MB`", "firstFormat": "maxLogSize"},
     )
     nni_manager_ip: Any = _format(

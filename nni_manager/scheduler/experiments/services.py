@@ -34,6 +34,7 @@ from nni_manager.scheduler.turns.code_watch import CodeWatch
 from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.output_watch import OutputWatch
 from nni_manager.scheduler.turns.training_service import Make, TrainingService
 from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener
 from nni_manager.scheduler.turns.turn import Result
@@ -279,6 +280,13 @@ class Build:
             want=feed.want,
             clock=self.shared.clock,
             code=self._code_watch(services),
+            output=OutputWatch(
+                services=services,
+                database=self.database,
+                spec=self.spec,
+                trials=self.folder.trials,
+                changed=self.changes.note,
+            ),
         )
 
     def _code_watch(self, services: Mapping[str, TrainingService]) -> CodeWatch:

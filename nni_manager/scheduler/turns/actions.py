@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.decisions import Submit
 from nni_manager.scheduler.turns.code_watch import CodeWatch
 from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.output_watch import OutputWatch
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import Heartbeats, TrialListener, runner_environment
 from trial_runner import protocol
@@ -114,6 +115,7 @@ class Actions:
         want: Callable[[int], None],
         clock: Clock,
         code: CodeWatch,
+        output: OutputWatch,
     ) -> None:
         self._services = services
         self._inbox = inbox
@@ -121,7 +123,7 @@ class Actions:
         self._spec = spec
         self._heartbeats = heartbeats
         self._clock = clock
-        self._code = code
+        self._code, self._output = code, output
         self._group: asyncio.TaskGroup
         #: Names of jobs that are being submitted.
         self.submitting: set[str] = set()
@@ -147,14 +149,18 @@ class Actions:
         self.removal.forget()
         self._to_cancel.clear()
         self._code.enter(self._start)
+        self._output.enter(self._start)
 
-    def note_ends(self) -> None:
-        """Trials have ended."""
-        self._code.note()
+    def note_ends(self, attempts: Collection[tuple[str, int]]) -> None:
+        """Notes that these attempts of trials have ended."""
+        if attempts:
+            self._code.note()
+            self._output.note(attempts)
 
     async def close(self) -> None:
-        """Returns once it is known which code the submitted jobs ran."""
+        """Returns once it is known which code the submitted jobs ran, and how much ended ones wrote."""
         await self._code.close()
+        await self._output.close()
 
     def perform(self, calls: Sequence[d.Call]) -> None:
         """Starts the calls without waiting for them."""
@@ -200,6 +206,7 @@ class Actions:
             else:
                 self._inbox.accepted(answer)
                 self._code.note()
+                self._output.note()
         finally:
             self.submitting.discard(name)
             self._inbox.wake_late()  # failures wake by themselves

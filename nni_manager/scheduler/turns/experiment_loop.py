@@ -270,8 +270,8 @@ class ExperimentLoop:
             self.feed.take(added)
         if result.to_tell:
             self.feed.tell(result.to_tell)
-        if any(isinstance(record, d.Finish) for record in result.records):
-            self._actions.note_ends()
+        ends = (record for record in result.records if isinstance(record, d.Finish | d.GiveUpAttempt))
+        self._actions.note_ends([(end.trial_id, end.attempt) for end in ends])
         self._note_stopping(result)
         self._actions.perform(result.calls)
         for name, service in self.services.items():

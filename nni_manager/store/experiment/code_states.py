@@ -82,7 +82,7 @@ def record(
 
 
 def drop_files(connection: sqlite3.Connection, service: str, paths: Collection[str]) -> None:
-    """These files are no longer compared: trials of the service write them."""
+    """Stops comparing these files: trials of the service write them."""
     for number, text in connection.execute(_OF_SERVICE, (service,)).fetchall():
         kept = {path: file for path, file in _files(text).items() if path not in paths}
         connection.execute("UPDATE code_states SET files = ? WHERE number = ?", (json.dumps(kept), number))

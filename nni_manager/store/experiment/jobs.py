@@ -6,7 +6,7 @@ A missed attempt was given up because its job was unreachable, while the trial i
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt
 from nni_manager.domain.job import JobHandle, JobState
@@ -176,6 +176,16 @@ def leftover_service(connection: sqlite3.Connection, trial_id: str) -> str | Non
         f"SELECT service FROM attempts WHERE trial_id = ? AND closed = 1 AND {_MAY_RUN}", (trial_id,)
     ).fetchone()
     return None if row is None else row[0]
+
+
+def running(connection: sqlite3.Connection, services: Collection[str]) -> list[tuple[str, int]]:
+    """Trial and number of the attempts that these training services have, of open trials."""
+    marks = ", ".join("?" * len(services))
+    query = (
+        "SELECT a.trial_id, a.number FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
+        f" WHERE t.status IN ('RUNNING', 'UNKNOWN') AND a.service IN ({marks})"
+    )
+    return connection.execute(query, [*services]).fetchall()
 
 
 def has_any(connection: sqlite3.Connection, service: str) -> bool:

@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 
 def with_steps(connection: sqlite3.Connection, trial_ids: Collection[str]) -> list[str]:
-    """Those of the trials that reported steps; usually none."""
+    """The trials that reported steps, among these; usually none."""
     rows = connection.execute(
         "SELECT DISTINCT trial_id FROM metrics INDEXED BY metrics_with_step"
         " WHERE step IS NOT NULL AND trial_id IN (SELECT value FROM json_each(?))",
