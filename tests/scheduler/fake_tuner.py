@@ -31,6 +31,7 @@ class Script:
         self.next: dict[str, list[object]] = {}
         self.proposes_ahead = False
         self.watches = False
+        self.withdraws = False
         self.left = 1000
         self.started = 0
         #: What ends a silent call.
@@ -56,7 +57,7 @@ class Script:
         return getattr(self, f"_{verb}", lambda _: {})(arguments)
 
     def _start(self, arguments: Arguments) -> object:
-        return {"proposes_ahead": self.proposes_ahead, "watches": self.watches}
+        return {name: getattr(self, name) for name in ("proposes_ahead", "watches", "withdraws")}
 
     def _propose(self, arguments: Arguments) -> object:
         ids = arguments["ids"][: self.left]

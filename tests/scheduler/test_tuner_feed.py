@@ -309,7 +309,53 @@ async def test_a_new_search_space_drops_what_came_from_the_old_one(monkeypatch: 
         at.feed.want(1)
         assert await at.proposed(1) == [2]
         assert at.script.verbs == ["1:start", "1:propose", "1:search_space", "1:propose"]
-        assert at.script.of("search_space") == [{"search_space": {"y": 1}}]
+        assert at.script.of("search_space") == [{"search_space": {"y": 1}, "withdrawn": [0, 1]}]
+
+
+async def test_import_withdraws_unused_proposals(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.withdraws = True
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(3)
+        await at.proposed(3)
+        at.feed.take({0})
+        at.feed.import_data([{"parameter": {"x": 1}, "value": 1}])
+        assert not at.feed.proposals
+        await at.until(lambda: script.of("import"))
+        assert script.of("import")[0]["withdrawn"] == [1, 2]
+        at.feed.want(1)
+        await at.proposed(1)
+        at.feed.adopt("given", {"x": 7})
+        await at.until(lambda: script.of("adopt"))
+        (adopted,) = script.of("adopt")
+        assert adopted["withdrawn"] == [3]
+        assert [trial["parameters"] for trial in adopted["trials"]] == [{"x": 7}]
+
+
+async def test_proposals_that_become_trials_are_not_withdrawn(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.withdraws = True
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(3)
+        await at.proposed(3)
+        with at.feed.lending():
+            at.feed.import_data([{"parameter": {"x": 1}, "value": 1}])
+            await asyncio.sleep(0.01)
+            assert not script.of("import")
+            at.feed.take({0, 2})
+        await at.until(lambda: script.of("import"))
+        assert script.of("import")[0]["withdrawn"] == [1]
+
+
+async def test_import_leaves_the_proposals_of_other_tuners(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.want(2)
+        await at.proposed(2)
+        at.feed.import_data([{"parameter": {"x": 1}, "value": 1}])
+        at.feed.adopt("given", {"x": 7})
+        await at.until(lambda: at.script.of("import"))
+        assert (len(at.feed.proposals), at.script.of("adopt")) == (2, [])
+        assert at.script.of("import") == [{"data": [{"parameter": {"x": 1}, "value": 1}]}]
 
 
 async def test_a_proposal_that_crosses_a_new_search_space_is_dropped(monkeypatch: Patch, path: Path) -> None:

@@ -140,7 +140,8 @@ def test_host_survives_an_exception_of_a_user_class(child: Callable[..., Child],
         "return {'x': parameter_id}"
     )
     tuner = child()
-    assert tuner.ask(**start(tuner=user_tuner(tmp_path, body)))["result"] == {"proposes_ahead": False, "watches": False}
+    answer = tuner.ask(**start(tuner=user_tuner(tmp_path, body)))["result"]
+    assert answer == {"proposes_ahead": False, "watches": False, "withdraws": False}
     error = tuner.ask(verb="propose", ids=[0])["error"]
     assert (error["kind"], error["message"]) == ("raised", "ValueError: a mistake")
     assert "in generate_parameters" in error["details"] and "mine.py" in error["details"]

@@ -3,15 +3,16 @@
 ==============  =========================================================  =======================================
 verb            arguments                                                  result
 ==============  =========================================================  =======================================
-start           search_space, tuner (or null), assessor (or null),         {proposes_ahead, watches}
+start           search_space, tuner (or null), assessor (or null),         {proposes_ahead, watches, withdraws}
                 history, unfinished, imported
 propose         ids                                                        {proposals: [{parameter_id,
                                                                            parameters [, continues]}],
                                                                            exhausted}
 learn           results                                                    {}
 judge           trials: [{trial_id, parameter_id, values, from}]           {stop: [trial_id]}
-search_space    search_space                                               {}
-import          data: [{parameter, value}]                                 {}
+search_space    search_space [, withdrawn]                                 {withdraws}
+import          data: [{parameter, value}] [, withdrawn]                   {}
+adopt           trials [, withdrawn]                                       {}
 state           –                                                          {tuner: a few figures}
 ==============  =========================================================  =======================================
 
@@ -19,8 +20,9 @@ state           –                                                          {tu
 of one experiment each is null in the process that does not run it. `tuner` has `expected`, too, for our own: {trials: a
 number or null, concurrency}. `history` and `results`, in the order of ends:
 {parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
-`unfinished`, in the order of creation: {parameter_id, parameters, trial_id, source}. `imported`: one list of
-{parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose trial
+`unfinished`, in the order of creation, and `trials`: {parameter_id, parameters, trial_id, source}. `withdrawn`: ids of
+proposals that become no trials; `withdraws`: their parameters are proposed again, or other ones. `imported`: one list
+of {parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose trial
 this one's begins. `values`: all intermediate results so far, of which the first `from` have been
 judged before. `watches`: the tuner wants them, too. A tuner that stops trials may do so at any time: each answer may
 have `stop`.
@@ -49,6 +51,11 @@ class HostedTuner(ABC):
     #: Whether it is told intermediate results, as NNI's advisors are.
     watches = False
 
+    @property
+    def withdraws(self) -> bool:
+        """Whether unused proposals may be withdrawn at any time, as others take their place."""
+        return False
+
     @abstractmethod
     def load_checkpoint(self) -> None:
         """The experiment has a past. Called before all others."""
@@ -74,6 +81,12 @@ class HostedTuner(ABC):
 
     @abstractmethod
     def import_data(self, data: List[Message]) -> None: ...
+
+    def adopt(self, trial: Message) -> None:  # noqa: B027 - as in NNI, users' classes hear of it when it has ended
+        """A running trial with a user's parameters."""
+
+    def withdraw(self, parameter_ids: List[int]) -> None:  # noqa: B027 - NNI's classes cannot take back a proposal
+        """Proposals that become no trials."""
 
     def watch(self, trials: List[Message]) -> None:  # noqa: B027 - most tuners go by final results
         """Intermediate results of running trials, as for `judge`."""
@@ -128,6 +141,7 @@ class Verbs:
             "judge": self._judge,
             "search_space": self._search_space,
             "import": self._import,
+            "adopt": self._adopt,
             "state": lambda _: {"tuner": self._started.state()},
         }
 
@@ -165,8 +179,7 @@ class Verbs:
         self._tuner = tuner
         what = "tuner" if tuner is not None else "assessor"
         _log.info("%s started, %d earlier results", what, len(request["history"]))
-        proposes_ahead, watches = (tuner.proposes_ahead, tuner.watches) if tuner is not None else (False, False)
-        return {"proposes_ahead": proposes_ahead, "watches": watches}
+        return {name: getattr(tuner, name, False) for name in ("proposes_ahead", "watches", "withdraws")}
 
     def _propose(self, request: Message) -> Message:
         made, exhausted = self._started.propose(request["ids"])
@@ -191,12 +204,24 @@ class Verbs:
         return {"stop": [trial["trial_id"] for trial in request["trials"] if not self._may_go_on(trial)]}
 
     def _search_space(self, request: Message) -> Message:
+        self._withdraw(request)
         self._started.update_search_space(request["search_space"])
-        return {}
+        return {"withdraws": self._started.withdraws}
 
     def _import(self, request: Message) -> Message:
+        self._withdraw(request)
         self._started.import_data(request["data"])
         return {}
+
+    def _adopt(self, request: Message) -> Message:
+        self._withdraw(request)
+        for trial in request["trials"]:
+            self._started.adopt(trial)
+        return {}
+
+    def _withdraw(self, request: Message) -> None:
+        if request.get("withdrawn"):
+            self._started.withdraw(request["withdrawn"])
 
     @property
     def _started(self) -> HostedTuner:

@@ -252,6 +252,7 @@ class ExperimentCommands:
         require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._shared.clock()
         added = await experiment.command(lambda c: command_writes.add_trial(c, parameters, most, now_ms, repeats))
+        experiment.loop.feed.adopt(added["id"], values)
         experiment.loop.wake()
         return added
 

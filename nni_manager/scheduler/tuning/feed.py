@@ -12,7 +12,8 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -59,6 +60,11 @@ class TunerFeed:
         self._deaths: deque[float] = deque()
         #: Unused proposals in order; the loop removes those that became trials.
         self.proposals: deque[Proposal] = deque()
+        #: Ids of dropped proposals that the tuner does not know to be dropped.
+        self._withdrawn: set[int] = set()
+        #: No turn is making trials of the proposals.
+        self._settled = asyncio.Event()
+        self._settled.set()
         #: Number of proposals requested and not received.
         self.asked = 0
         #: Highest end order of the results handed over; earlier ends are in the history at the start.
@@ -74,6 +80,8 @@ class TunerFeed:
         self.next_parameter_id = 0
         #: Whether the tuner wants intermediate results, as users' advisors do; None: not known before it is started.
         self._watches: bool | None = None
+        #: Whether the tuner proposes dropped parameters again, so that unused proposals may be dropped at any time.
+        self._withdraws = False
         self._resting = False
         self._results: list[Item] = []
         #: Trials that the assessor, or a tuner that stops trials, has to judge, in request order.
@@ -104,9 +112,19 @@ class TunerFeed:
         self.asked += count
         self._work.set()
 
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """While a turn may make trials of the proposals, none of them is withdrawn. `take` belongs in it."""
+        self._settled.clear()
+        try:
+            yield
+        finally:
+            self._settled.set()
+
     def take(self, parameter_ids: set[int]) -> None:
         """Removes proposals that became trials."""
         self.proposals = deque(p for p in self.proposals if p.parameter_id not in parameter_ids)
+        self._withdrawn -= parameter_ids
 
     def tell(self, results: Sequence[Item]) -> None:
         """Queues results of ended trials, in end order; they are not empty."""
@@ -130,16 +148,32 @@ class TunerFeed:
 
     def change_search_space(self) -> None:
         """Queues the change; drops unused proposals, which came from the old search space."""
-        self.proposals.clear()
-        self.exhausted = False
-        self._changes.append(("search_space", {"search_space": self.spec.search_space}))
-        self._work.set()
+        self._drop_proposals()
+        self._change("search_space", {"search_space": self.spec.search_space})
 
     def import_data(self, data: list[Item]) -> None:
-        """Queues imported results, [{parameter, value}], as they are stored already."""
-        self._changes.append(("import", {"data": data}))
+        """Queues imported results, [{parameter, value}], as they are stored already. A tuner that withdraws proposals
+        replaces the unused ones."""
+        if self._withdraws:
+            self._drop_proposals()
+        self._change("import", {"data": data})
+
+    def adopt(self, trial_id: str, parameters: object) -> None:
+        """Queues a trial that a user added, as it is stored already, for a tuner that repeats no trial."""
+        if self._withdraws:
+            self._drop_proposals()
+            given = {"parameter_id": None, "parameters": parameters, "trial_id": trial_id, "source": "customized"}
+            self._change("adopt", {"trials": [given]})
+
+    def _change(self, verb: str, arguments: Item) -> None:
         self.exhausted = False
+        self._changes.append((verb, arguments))
         self._work.set()
+        self._wake()
+
+    def _drop_proposals(self) -> None:
+        self._withdrawn |= {proposal.parameter_id for proposal in self.proposals}
+        self.proposals.clear()
 
     def rest(self) -> None:
         """Ends the process once the queue is empty, as the experiment is DONE.
@@ -181,10 +215,7 @@ class TunerFeed:
                 return
             await self._start_tuner()
         while self._changes:
-            verb, arguments = self._changes[0]
-            if verb == "import":
-                arguments = {"data": imported_results.parsed(arguments["data"])}
-            self._note_stops(await self._tuner.call(verb, **arguments))
+            await self._make_change(*self._changes[0])
             self._changes.pop(0)
         if self._results:
             results, self._results = self._results, []
@@ -195,6 +226,17 @@ class TunerFeed:
             await self._propose()
         elif self.asked:
             self._work.set()
+
+    async def _make_change(self, verb: str, arguments: Item) -> None:
+        await self._settled.wait()
+        if verb == "import":
+            arguments = {"data": imported_results.parsed(arguments["data"])}
+        if self._withdrawn:
+            arguments = {**arguments, "withdrawn": sorted(self._withdrawn)}
+            self._withdrawn.clear()
+        answer = await self._tuner.call(verb, **arguments)
+        self._withdraws = answer.get("withdraws", self._withdraws)
+        self._note_stops(answer)
 
     async def _start_tuner(self) -> None:
         """Starts a process with the history up to the results that were handed over. Later ones are sent as results,
@@ -212,6 +254,7 @@ class TunerFeed:
         self._results = [result for result in self._results if result["end_order"] > until]
         self._changes = [change for change in self._changes if change[1].get("data") not in imported]
         self.proposals.clear()
+        self._withdrawn.clear()
         self.exhausted = False
         expected = {"trials": self.spec.max_trial_number, "concurrency": self.spec.trial_concurrency}
         # for an assessor whose config does not say its own
@@ -232,7 +275,7 @@ class TunerFeed:
         judged again."""
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
-        self._watches = started["watches"]
+        self._watches, self._withdraws = started["watches"], started["withdraws"]
         self._to_judge.clear()
         if self.takes_intermediates:
             self._seen.clear()
@@ -245,8 +288,9 @@ class TunerFeed:
         self._note_stops(answer)
         self.next_parameter_id += count
         self.asked -= count
-        if any(change == "search_space" for change, _ in self._changes):
-            self._wake()  # proposals of the old search space
+        if self._changes and (self._withdraws or any(change == "search_space" for change, _ in self._changes)):
+            self._withdrawn |= {item["parameter_id"] for item in answer["proposals"]}
+            self._wake()  # proposals of the old search space, or made without what is known now
             return
         items = answer["proposals"]
         self.proposals.extend(await self._with_continued(list(map(_proposal, items)), items))
