@@ -15,6 +15,8 @@ from nni_manager.config import class_arguments
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.metrics import said_direction
+from nni_manager.domain.space.grid import number_of_points
+from nni_manager.domain.space.search_space import parse
 from nni_manager.platform_kit import registry
 from nni_manager.store import stored_config
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
@@ -82,10 +84,15 @@ def _check_storage(service: PlatformSpec, storage: Json) -> None:
     )
 
 
+def warnings(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
+    """The warnings of an experiment file, and those that a built-in tuner gives reason for."""
+    return [*spec.warnings, *_without_direction(spec, file), *_too_few_points(spec, file)]
+
+
 _NAME = "optimize_mode"
 
 
-def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
+def _without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
     """The warning that a built-in tuner goes by its default `optimize_mode`, where the config does not write one."""
     tuner = spec.tuner
     known = TUNERS.look_up(tuner.name) if tuner.name in TUNERS.names else None
@@ -99,3 +106,18 @@ def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
     better = "greatest" if stored_config.maximizes(spec.canonical) else "smallest"
     message = f"is not written, so {better} results count as best; write maximize or minimize"
     return [ConfigWarning(code="NO_DIRECTION", message=message, field=f"tuner.classArgs.{_NAME}", file=file)]
+
+
+def _too_few_points(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
+    """The warning that the tuner has gone through the search space before `maxTrialNumber` is reached."""
+    tuner, most = spec.tuner.name, spec.max_trial_number
+    if most is None or tuner not in TUNERS.names or not TUNERS.find(tuner).ends:
+        return []
+    count = number_of_points(parse(spec.search_space))
+    if count >= most or (count == 1 and TUNERS.find(tuner).is_wrapped):  # one point is repeated
+        return []
+    message = (
+        f"is {most}, but the search space has only {count} different points (combinations of values). {tuner} proposes"
+        f" each point once, and the experiment ends after {count} trials. Lower maxTrialNumber, or add values"
+    )
+    return [ConfigWarning(code="FEW_POINTS", message=message, field="maxTrialNumber", file=file)]

@@ -102,8 +102,7 @@ async def judge(context: PagesContext, text: str) -> Verdict:
         return Verdict(text=text, problems=error.problems, warnings=error.warnings)
     except InvalidInput as error:
         return Verdict(text=text, problems=[Problem(message=str(error))])
-    warnings = (*spec.warnings, *admission.without_direction(spec, ""))
-    return Verdict(text=text, warnings=warnings, submission=submission)
+    return Verdict(text=text, warnings=admission.warnings(spec, ""), submission=submission)
 
 
 def refused(verdict: Verdict, error: NniManagerError) -> Verdict:

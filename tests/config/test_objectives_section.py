@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.config.admission import without_direction
+from nni_manager.config.admission import warnings
 from nni_manager.config.experiment_file import from_canonical, load
 from nni_manager.domain.errors import ConfigInvalid
 
@@ -29,7 +29,7 @@ def test_they_are_stored_and_reach_the_tuner(tmp_path: Path) -> None:
     assert spec.tuner.objectives == spec.canonical["objectives"]
     assert spec.tuner.constraints == spec.canonical["constraints"]
     assert from_canonical(spec.canonical) == spec
-    assert without_direction(spec, "") == []
+    assert warnings(spec, "") == []
 
 
 @pytest.mark.parametrize("tuner", ["TPE", "nsga2", "Random"])

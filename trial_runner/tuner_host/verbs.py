@@ -22,10 +22,9 @@ number or null, concurrency}. `history` and `results`, in the order of ends:
 {parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
 `unfinished`, in the order of creation, and `trials`: {parameter_id, parameters, trial_id, source}. `withdrawn`: ids of
 proposals that become no trials; `withdraws`: their parameters are proposed again, or other ones. `imported`: one list
-of {parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose trial
-this one's begins. `values`: all intermediate results so far, of which the first `from` have been
-judged before. `watches`: the tuner wants them, too. A tuner that stops trials may do so at any time: each answer may
-have `stop`.
+of {parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose
+trial this one's begins. `values`: all intermediate results so far, of which the first `from` have been judged before.
+`watches`: the tuner wants them, too. A tuner that stops trials may do so at any time: each answer may have `stop`.
 
 An exception in a verb is answered as an error of kind ``raised``, with the traceback as `details`.
 """

@@ -122,9 +122,7 @@ def _check_file(file: Path, data_directory: Path, python: str) -> _Verdict:
         told = [Problem(message=str(error), file=str(file))]
         problems = error.problems if isinstance(error, ConfigInvalid) else told
         return _Verdict(file=str(file), problems=problems, warnings=spec.warnings)
-    return _Verdict(
-        file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *admission.without_direction(spec, str(file))]
-    )
+    return _Verdict(file=str(file), summary=_summary(spec), warnings=admission.warnings(spec, str(file)))
 
 
 def _summary(spec: ExperimentSpec) -> str:
