@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec, LiveSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, LiveSpec
 from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
@@ -110,7 +110,16 @@ class Feed:
         self._news = asyncio.Event()
         place = HostPlace(interpreter="python", environment={}, folder=Path("/x"), log_folder=Path("/x"))
         self._spec = LiveSpec(spec)
-        self.feed = TunerFeed(database, self._spec, place, reported=told, patience_s=60, wake=self._news.set)
+        self.warnings: list[ExperimentWarning] = []
+        self.feed = TunerFeed(
+            database,
+            self._spec,
+            place,
+            reported=told,
+            patience_s=60,
+            wake=self._news.set,
+            warn=self.warnings.append,
+        )
 
     def change_search_space(self, space: dict[str, object]) -> None:
         """A person did."""

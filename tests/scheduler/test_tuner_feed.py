@@ -50,7 +50,7 @@ def end_trial(path: Path, id: str, number: int, *values: float) -> None:
     connection.close()
 
 
-def run_trial(path: Path, id: str, *values: float) -> None:
+def run_trial(path: Path, id: str, *values: object) -> None:
     connection = connect(path)
     life.add(connection, id)
     life.report(connection, life.start(connection, id), *map(life.intermediate, values))
@@ -479,6 +479,40 @@ async def test_ended_trial_is_not_judged(monkeypatch: Patch, path: Path) -> None
         await at.until(lambda: at.feed.judged_bad)
         asked = [trial["trial_id"] for call in at.script.of("judge") for trial in call["trials"]]
         assert asked == ["bbbbb"]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_told"),
+    [
+        ([{"accuracy": 0.5}, {"accuracy": 0.6}, {"default": "0.7"}], True),
+        ([{"accuracy": 0.5}, {"accuracy": 0.6, "default": 1}, {}], False),
+        ([0.5], False),
+        ([], False),
+    ],
+)
+async def test_results_that_cannot_be_judged_warn_once(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture, values: list[Any], is_told: bool
+) -> None:
+    async with feeding(monkeypatch, path, ASSESSED) as at:
+        at.feed.tell([{**result(1), "intermediates": values}])
+        at.feed.tell([{**result(2), "intermediates": values}])
+        assert [one.code for one in at.warnings] == (["NOTHING_TO_JUDGE"] if is_told else [])
+        assert caplog.text.count("Medianstop judges no trial") == is_told
+
+
+async def test_running_trial_that_cannot_be_judged_warns(monkeypatch: Patch, path: Path) -> None:
+    run_trial(path, "aaaaa", *({"accuracy": 0.5},) * 3)
+    async with feeding(monkeypatch, path, ASSESSED) as at:
+        at.feed.judge("aaaaa")
+        await at.until(lambda: at.warnings)
+        assert "trial aaaaa" in at.warnings[0].message and "`default`" in at.warnings[0].message
+
+
+async def test_class_of_ones_own_judges_what_it_likes(monkeypatch: Patch, path: Path) -> None:
+    own = spec(assessor=AlgorithmSpec(class_name="mine.Assessor"))
+    async with feeding(monkeypatch, path, own) as at:
+        at.feed.tell([{**result(1), "intermediates": [{"accuracy": 0.5}]}])
+        assert at.warnings == []
 
 
 async def test_without_an_assessor_nobody_judges(monkeypatch: Patch, path: Path) -> None:

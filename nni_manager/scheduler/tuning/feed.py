@@ -18,8 +18,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec
-from nni_manager.domain.metrics import direction_of
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Hold, HoldCode, LiveSpec
+from nni_manager.domain.metrics import default_number, direction_of
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning import imported_results
@@ -36,11 +36,14 @@ DEATHS_WITHIN_S = 600.0
 #: bound saves short trials a call for every second one.
 MIN_AHEAD, MAX_AHEAD = 16, 32
 
+#: Intermediate results of a running trial from which on it is said that the assessor can judge none of them.
+FEW_VALUES = 3
+
 Item = dict[str, Any]
 
 
 class TunerFeed:
-    """`wake`: called after proposals, an assessment or a failure."""
+    """`wake`: called after proposals, an assessment or a failure; `warn`: with what users should know, once each."""
 
     def __init__(
         self,
@@ -51,10 +54,14 @@ class TunerFeed:
         reported: int,
         patience_s: float,
         wake: Callable[[], None],
+        warn: Callable[[ExperimentWarning], None] = lambda _: None,
     ) -> None:
         self._live = spec
         self._database = database
         self._wake = wake
+        self._warn = warn
+        #: The assessor's results were found usable, or the warning that they are not was given.
+        self._has_judged = False
         self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake)
         self._work = asyncio.Event()
         self._deaths: deque[float] = deque()
@@ -133,6 +140,7 @@ class TunerFeed:
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
+            self._check_values(result["trial_id"], result.get("intermediates", ()))
             self._to_judge.pop(result["trial_id"], None)
             self._seen.pop(result["trial_id"], None)
         if not self._tuner.is_started and not self.asked:
@@ -313,9 +321,27 @@ class TunerFeed:
         found = await self._database.read(lambda c: history.open_intermediates(c, wanted))
         trials = [{**trial, "from": self._seen.get(trial["trial_id"], 0)} for trial in found]
         new = [trial for trial in trials if len(trial["values"]) > trial["from"]]
+        for trial in new:
+            if len(trial["values"]) >= FEW_VALUES:
+                self._check_values(trial["trial_id"], trial["values"])
         if new:
             self._note_stops(await self._tuner.call("judge", trials=new))
             self._seen.update((trial["trial_id"], len(trial["values"])) for trial in new)
+
+    def _check_values(self, trial_id: str, values: Sequence[object]) -> None:
+        """Warns once if a built-in assessor cannot judge the first trial that has intermediate results."""
+        assessor = self.spec.assessor
+        if self._has_judged or assessor is None or assessor.class_name or not values:
+            return
+        self._has_judged = True
+        if any(default_number(value) is not None for value in values):
+            return
+        message = (
+            f"{assessor.name} judges no trial: intermediate results of trial {trial_id} have no number under the key"
+            " `default`. Report a number, or a dictionary with a number under `default`"
+        )
+        log.warning("%s", message)
+        self._warn(ExperimentWarning(code="NOTHING_TO_JUDGE", message=message))
 
     def _note_stops(self, answer: Item) -> None:
         """Any answer may name trials that are to be stopped."""
