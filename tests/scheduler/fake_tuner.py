@@ -36,6 +36,8 @@ class Script:
         self.started = 0
         #: What ends a silent call.
         self.speak = asyncio.Event()
+        #: What the process calls when an owed proposal is ready.
+        self.on_news: Callable[[], object] = lambda: None
 
     def of(self, verb: str) -> list[Arguments]:
         return [arguments for _, name, arguments in self.calls if name == verb]
@@ -76,8 +78,9 @@ class FakeHost:
         self.is_closed = asyncio.Event()
 
     @classmethod
-    async def start(cls, *_: Any) -> FakeHost:
+    async def start(cls, place: HostPlace, spec: ExperimentSpec, on_news: Callable[[], object]) -> FakeHost:
         await asyncio.sleep(0)
+        cls.script.on_news = on_news
         cls.script.started += 1
         return cls(cls.script.started)
 

@@ -94,6 +94,15 @@ async def test_ahead_of_need_where_the_tuner_does_not_mind(
         assert at.feed.ahead == expected
 
 
+@pytest.mark.parametrize("deprecated", [{"multiThread": True}, None])
+async def test_multi_thread_reaches_the_process(monkeypatch: Patch, path: Path, deprecated: object) -> None:
+    canonical = {"tuner": {"className": "mine.Tuner"}, "deprecated": deprecated}
+    async with feeding(monkeypatch, path, spec(canonical=canonical)) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        assert at.script.of("start")[0]["tuner"]["multi_thread"] == bool(deprecated)
+
+
 async def test_the_tuner_is_told_budget_and_concurrency(monkeypatch: Patch, path: Path) -> None:
     async with feeding(monkeypatch, path, spec(trial_concurrency=3, max_trial_number=70)) as at:
         at.feed.want(1)
@@ -170,6 +179,26 @@ async def test_restarted_process_gets_every_result_once(monkeypatch: Patch, path
         assert heard == [1, 2]
         assert at.feed.failure is None
         assert [number for number, _ in script.closed] == list(range(1, last))
+
+
+async def test_owed_proposals_are_fetched_when_they_are_ready(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.next["propose"] = [
+        {"proposals": [{"parameter_id": 0, "parameters": {"x": 0}}], "owed": 2},
+        {"proposals": [{"parameter_id": 2, "parameters": {"x": 2}}], "owed": 1},
+        {"proposals": []},  # the class has no more
+    ]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(3)
+        assert await at.proposed(1) == [0]
+        assert (at.feed.asked, at.feed.exhausted) == (2, False)
+        script.on_news()
+        assert await at.proposed(2) == [0, 2]
+        assert (at.feed.asked, at.feed.exhausted) == (1, False)
+        script.on_news()
+        await at.until(lambda: at.feed.exhausted)
+        assert at.feed.asked == 0
+        assert [one["ids"] for one in script.of("propose")] == [[0, 1, 2], [], []]
 
 
 async def test_three_deaths_are_a_hold(monkeypatch: Patch, path: Path) -> None:

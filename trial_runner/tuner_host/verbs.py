@@ -7,7 +7,7 @@ start           search_space, tuner (or null), assessor (or null),         {prop
                 history, unfinished, imported
 propose         ids                                                        {proposals: [{parameter_id,
                                                                            parameters [, continues]}],
-                                                                           exhausted}
+                                                                           exhausted [, owed]}
 learn           results                                                    {}
 judge           trials: [{trial_id, parameter_id, values, from}]           {stop: [trial_id]}
 search_space    search_space [, withdrawn]                                 {withdraws}
@@ -15,6 +15,9 @@ import          data: [{parameter, value}] [, withdrawn]                   {}
 adopt           trials [, withdrawn]                                       {}
 state           –                                                          {tuner: a few figures}
 ==============  =========================================================  =======================================
+
+Proposals that a tuner generates in threads of its own are `owed`. The event ``proposals`` says that one of them is
+ready for the next `propose`, which may ask for no others.
 
 `tuner` and `assessor`: {name, class_name, code_directory, class_args}, either a name or a class; of tuner and assessor
 of one experiment each is null in the process that does not run it. `tuner` has `expected`, too, for our own: {trials: a
@@ -47,6 +50,10 @@ class HostedTuner(ABC):
 
     #: Whether proposals may be asked for before the results that could improve them are in.
     proposes_ahead = False
+    #: Number of proposals that are being generated, as of the last `propose`.
+    owed = 0
+    #: Called by a thread of the tuner's that has a proposal.
+    on_news: Callable[[], None]
     #: Whether it is told intermediate results, as NNI's advisors are.
     watches = False
 
@@ -133,6 +140,8 @@ class Verbs:
         self._sentences = sentences
         self._tuner: Optional[HostedTuner] = None
         self._assessor: Optional[HostedAssessor] = None
+        #: Called by any thread: there is a proposal that was owed.
+        self.on_news: Callable[[], None] = lambda: None
         self._verbs: Dict[str, Callable[[Message], Message]] = {
             "start": self._start,
             "propose": self._propose,
@@ -172,6 +181,7 @@ class Verbs:
             if algorithm is not None and has_past:
                 algorithm.load_checkpoint()
         if tuner is not None:
+            tuner.on_news = self.on_news
             tuner.update_search_space(request["search_space"])
             tuner.restore(request["history"], request["unfinished"], request["imported"])
         self._end_trials(request["history"])
@@ -183,7 +193,8 @@ class Verbs:
     def _propose(self, request: Message) -> Message:
         made, exhausted = self._started.propose(request["ids"])
         proposals = [self._proposal(number, values) for number, values in made]
-        return {"proposals": proposals, "exhausted": exhausted}
+        answer = {"proposals": proposals, "exhausted": exhausted}
+        return {**answer, "owed": self._started.owed} if self._started.owed else answer
 
     def _proposal(self, number: int, values: Any) -> Message:
         continued = self._started.continues(number)

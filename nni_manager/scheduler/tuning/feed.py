@@ -62,8 +62,8 @@ class TunerFeed:
         self._warn = warn
         #: The assessor's results were found usable, or the warning that they are not was given.
         self._has_judged = False
-        self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake)
         self._work = asyncio.Event()
+        self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake, on_news=self._work.set)
         self._deaths: deque[float] = deque()
         #: Unused proposals in order; the loop removes those that became trials.
         self.proposals: deque[Proposal] = deque()
@@ -72,8 +72,8 @@ class TunerFeed:
         #: No turn is making trials of the proposals.
         self._settled = asyncio.Event()
         self._settled.set()
-        #: Number of proposals requested and not received.
-        self.asked = 0
+        #: Number of proposals requested and not received, and of those among them that the tuner is generating.
+        self.asked, self._owed = 0, 0
         #: Highest end order of the results handed over; earlier ends are in the history at the start.
         self.reported = reported
         #: The tuner has no more proposals for the results it knows.
@@ -263,6 +263,7 @@ class TunerFeed:
         self._changes = [change for change in self._changes if change[1].get("data") not in imported]
         self.proposals.clear()
         self._withdrawn.clear()
+        self._owed = 0
         self.exhausted = False
         expected = {"trials": self.spec.max_trial_number, "concurrency": self.spec.trial_concurrency}
         # for an assessor whose config does not say its own
@@ -270,7 +271,7 @@ class TunerFeed:
         started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
-            tuner={**asdict(self.spec.tuner), "expected": expected},
+            tuner={**asdict(self.spec.tuner), "expected": expected, "multi_thread": self.spec.multi_thread},
             assessor={**asdict(self.spec.assessor), "direction": direction} if self.spec.assessor else None,
             history=past,
             unfinished=open_trials,
@@ -290,19 +291,21 @@ class TunerFeed:
             self._to_judge.update((trial["trial_id"], None) for trial in open_trials)
 
     async def _propose(self) -> None:
-        count = self.asked
+        count = self.asked - self._owed
         ids = list(range(self.next_parameter_id, self.next_parameter_id + count))
         answer = await self._tuner.call("propose", ids=ids)
         self._note_stops(answer)
         self.next_parameter_id += count
-        self.asked -= count
+        owed_before, self._owed = self._owed, answer.get("owed", 0)
+        settled = count + owed_before - self._owed
+        self.asked -= settled
         if self._changes and (self._withdraws or any(change == "search_space" for change, _ in self._changes)):
             self._withdrawn |= {item["parameter_id"] for item in answer["proposals"]}
             self._wake()  # proposals of the old search space, or made without what is known now
             return
         items = answer["proposals"]
         self.proposals.extend(await self._with_continued(list(map(_proposal, items)), items))
-        self.exhausted = len(answer["proposals"]) < count
+        self.exhausted = len(items) < settled
         if self.exhausted and (self._results or self._changes):  # it did not know these when it was asked
             self.want(1)
         self._wake()
@@ -385,6 +388,7 @@ class TunerFeed:
         """Ends the tuner's process; open requests stay queued."""
         await self._tuner.end(kill=kill)
         self.proposals.clear()
+        self._owed = 0
         if self.failure is not None:
             self.asked = 0
 

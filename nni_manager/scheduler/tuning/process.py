@@ -79,7 +79,8 @@ class OwnTuner(HostedTuner):
 
 def _make_tuner(spec: Message) -> HostedTuner:
     expected = spec.get("expected")
-    tuner = tuners.create(AlgorithmSpec(**{key: value for key, value in spec.items() if key != "expected"}))
+    others = ("expected", "multi_thread")
+    tuner = tuners.create(AlgorithmSpec(**{key: value for key, value in spec.items() if key not in others}))
     if expected is not None:
         tuner.expect(**expected)
     return OwnTuner(tuner)
