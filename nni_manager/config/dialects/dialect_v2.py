@@ -161,14 +161,16 @@ _MULTI_THREAD = "multiThread"
 
 def _judge_deprecated(top: Section, fields: Mapping[str, Any], source: Source) -> None:
     """Warns of what has no effect: everything but `multiThread` with a tuner of the user's own."""
-    for name, value in (fields.get("deprecated") or {}).items():
-        place = ("deprecated", name)
-        if name != _MULTI_THREAD:
-            source.warn(place, "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
-        elif not isinstance(value, bool):
-            source.refuse(place, f"must be true or false, not {kind(value)}")
-        elif value and "className" not in (fields.get("tuner") or {}):
-            source.warn(place, "NO_EFFECT", "changes nothing for a built-in tuner, which waits for no other trial")
+    deprecated = fields.get("deprecated")
+    if deprecated is None:
+        return
+    if deprecated.keys() != {_MULTI_THREAD}:
+        source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
+    value, place = deprecated.get(_MULTI_THREAD, False), ("deprecated", _MULTI_THREAD)
+    if not isinstance(value, bool):
+        source.refuse(place, f"must be true or false, not {kind(value)}")
+    elif value and "className" not in (fields.get("tuner") or {}):
+        source.warn(place, "NO_EFFECT", "changes nothing for a built-in tuner, which waits for no other trial")
 
 
 def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:
