@@ -10,12 +10,12 @@ A search space of one point is repeated: its user measures noise. Infinite searc
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nni_manager.domain.objectives import Goals
 from nni_manager.domain.space.grid import FiniteGrid, finite_grid
 from nni_manager.domain.space.parameters import text_of
-from nni_manager.domain.space.search_space import parse
+from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
 from nni_manager.tuners.tried import Tried
 
@@ -100,16 +100,21 @@ class Distinct(Tuner):
         return self.inner.state()
 
     def _other(self, grid: FiniteGrid, repeated: object, parameter_id: int) -> object:
-        """A point without a trial, of which there is one; the farther from the repeated one the more draws it takes."""
+        """A point without a trial. There is one, and the more draws it takes, the farther it is from the repeated."""
         picks = grid.space.picks(repeated) or {}
         source = random.Random(f"{parameter_id}/{text_of(repeated)}")  # noqa: S311 - no secret
         for attempt in range(1, _DRAWS + 1):
             kept = {key: value for key, value in picks.items() if source.random() > attempt / _DRAWS}
-            drawn = grid.space.assemble(
-                lambda place, kept=kept: (
-                    kept[place.key] if place.key in kept else place.dimension.quantile(source.random())
-                )
-            )
+            drawn = _drawn(grid.space, kept, source)
             if grid.rank(drawn) not in self._tried:
                 return drawn
         return next(self._untried)
+
+
+def _drawn(space: SearchSpace, kept: Mapping[Key, object], source: random.Random) -> dict[str, object]:
+    """A point with the values in `kept`; the others are drawn."""
+
+    def choose(place: PlacedDimension) -> object:
+        return kept[place.key] if place.key in kept else place.dimension.quantile(source.random())
+
+    return space.assemble(choose)

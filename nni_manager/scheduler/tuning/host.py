@@ -197,7 +197,8 @@ class TunerHost:
         if self._end is not None:
             raise self._end
         assert self._process.stdin is not None
-        answer = self._answers[request["id"]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[request["id"]] = answer
         try:
             self._process.stdin.write(protocol.encode(request))
             await self._process.stdin.drain()
