@@ -23,7 +23,9 @@ from nni_manager.store.index.overview import Overview
 
 def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:
     """The requested endpoint; None: none. Raises InvalidInput."""
-    return None if new is None else EndpointWish(port=new.port, prefix=parse_prefix(new.url_prefix))
+    if new is None:
+        return None
+    return EndpointWish(port=new.port, prefix=parse_prefix(new.url_prefix), first=new.first_port)
 
 
 def describe_endpoint(context: ApiContext, endpoint: Endpoint | None) -> schema.ExperimentEndpoint | None:

@@ -29,8 +29,8 @@ from nni_manager.api.schemas.experiments import (
     View,
 )
 from nni_manager.api.schemas.provenance import Provenance
+from nni_manager.config import admission
 from nni_manager.config.service_change import ServiceChange
-from nni_manager.domain import direction
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.submission import Reopening
@@ -60,7 +60,7 @@ async def create(request: Request, response: Response, context: Context) -> Crea
     new = await submission.read(request, context)
     id_ = await context.commands.create(new)
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
-    of_file = (*new.spec.warnings, *direction.warnings(new.spec.canonical, new.class_direction))
+    of_file = admission.warnings(new.spec, new.class_direction)
     warnings = (*(warning.told for warning in of_file), *context.commands.live(id_).warnings)
     return Created(id=id_, warnings=[ExperimentWarning.model_validate(one) for one in warnings])
 

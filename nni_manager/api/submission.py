@@ -28,6 +28,7 @@ from nni_manager.domain import ids
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
+from nni_manager.scheduler.experiments import edited_file
 from nni_manager.scheduler.experiments.submission import Submission
 
 #: Seconds within which a text must be parsed.
@@ -95,6 +96,7 @@ async def _submission(new: NewExperiment, context: ApiContext, *, absolute_paths
         endpoint=experiment_description.endpoint_wish(new.endpoint),
         sent_code=sent,
         provenance=None if new.provenance is None else new.provenance.model_dump(by_alias=True),
+        file_record=edited_file.record(reading.spec.canonical, new.directory, new.file),
     )
     return replace(submission, id=new.id, is_id_chosen=True) if new.id else submission
 

@@ -15,7 +15,10 @@ from nni_manager.config import class_arguments
 from nni_manager.domain import direction
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.space.grid import number_of_points
+from nni_manager.domain.space.search_space import parse
 from nni_manager.platform_kit import registry
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 
 def check(spec: ExperimentSpec) -> None:
@@ -41,14 +44,14 @@ def check_here(
     check(spec)
     class_arguments.check(spec, data_directory, file, python, environment)
     if not (python or spec.tuner_python or spec.has_user_class):  # no class to check, and that takes time to import
-        return (*spec.warnings, *direction.warnings(spec.canonical, file=file))
+        return warnings(spec, file=file)
     import asyncio
 
     from nni_manager.config import user_classes
 
     chosen = user_classes.python(python or spec.tuner_python, environment, file=file)
     class_direction = asyncio.run(user_classes.check(spec, chosen, environment, file=file))
-    return (*spec.warnings, *direction.warnings(spec.canonical, class_direction, file=file))
+    return warnings(spec, class_direction, file=file)
 
 
 def sends_code(spec: ExperimentSpec, service: PlatformSpec) -> bool:
@@ -80,3 +83,28 @@ def _check_storage(service: PlatformSpec, storage: Json) -> None:
         f"sharedStorage: trials of {service.service} cannot work on shared storage{others}; remove this section, and"
         f" {instead}"
     )
+
+
+def warnings(spec: ExperimentSpec, class_direction: str = "", *, file: str = "") -> tuple[ConfigWarning, ...]:
+    """The warnings of an experiment file, and those that its tuner gives reason for. `class_direction`: as in
+    `direction.find`."""
+    return (
+        *spec.warnings,
+        *direction.warnings(spec.canonical, class_direction, file=file),
+        *_too_few_points(spec, file),
+    )
+
+
+def _too_few_points(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
+    """The warning that the tuner has gone through the search space before `maxTrialNumber` is reached."""
+    tuner, most = spec.tuner.name, spec.max_trial_number
+    if most is None or tuner not in TUNERS.names or not TUNERS.find(tuner).ends:
+        return []
+    count = number_of_points(parse(spec.search_space))
+    if count >= most or (count == 1 and TUNERS.find(tuner).is_wrapped):  # one point is repeated
+        return []
+    message = (
+        f"is {most}, but the search space has only {count} different points (combinations of values). {tuner} proposes"
+        f" each point once, and the experiment ends after {count} trials. Lower maxTrialNumber, or add values"
+    )
+    return [ConfigWarning(code="FEW_POINTS", message=message, field="maxTrialNumber", file=file)]

@@ -21,6 +21,7 @@ from nni_manager.config.reading.source import Source, read_text
 from nni_manager.config.sections.experiment_model import LogLevel
 from nni_manager.config.sections.model_fields import fields_of
 from nni_manager.config.sections.model_section import read_model, valid_settings
+from nni_manager.domain.endpoint import DEFAULT_PORT
 from nni_manager.domain.environment import SETTINGS_PREFIX, data_directory, without_settings
 from nni_manager.domain.errors import InvalidInput
 
@@ -53,7 +54,13 @@ class _FileSettings(BaseModel):
     )
 
     host: str = _setting("Address that the service listens on.", "127.0.0.1")
-    port: int = _setting("TCP port of the service; 0: any free one.", 8080, format="", ge=0, le=65535)
+    port: int = _setting(
+        "TCP port of the service, and the first one for experiments without a service; 0: any free one.",
+        DEFAULT_PORT,
+        format="",
+        ge=0,
+        le=65535,
+    )
     trial_host: str = _setting(  # all addresses: runners come from other machines, each with its attempt's token
         "Address that the trial listener listens on.",
         "0.0.0.0",  # noqa: S104 - as above

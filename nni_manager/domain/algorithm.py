@@ -64,6 +64,10 @@ class Algorithm:
     needs_objectives: bool = False
     #: Whether its search space is not one of NNI's dimensions, and it alone can judge it.
     has_own_space: bool = False
+    #: Whether it proposes each point of a finite search space once, and then ends.
+    ends: bool = False
+    #: Whether the class may repeat a point, and `tuners.distinct` prevents that.
+    is_wrapped: bool = False
     #: Parameters that its trials have beside those of the search space.
     beside: tuple[str, ...] = ()
     #: Keys of `classArgs` without a default, and what may be written.

@@ -32,9 +32,11 @@ class Endpoint:
 class EndpointWish:
     """An endpoint as it is asked for."""
 
-    #: 0: any free port. None: it is needed only where no service shows the experiment; 8080, or the next free one.
+    #: 0: any free port. None: it is needed only where no service shows the experiment; `first`, or the next free one.
     port: int | None = None
     prefix: str = ""
+    #: 0: any free port. None: the port in the daemon's settings.
+    first: int | None = None
 
     @property
     def is_explicit(self) -> bool:

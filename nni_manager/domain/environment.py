@@ -9,6 +9,7 @@ from pathlib import Path
 #: What the name of every variable that sets the daemon up begins with; the token's does, too.
 SETTINGS_PREFIX = "NNI_MANAGER_"
 DATA_VARIABLE = f"{SETTINGS_PREFIX}DATA"
+PORT_VARIABLE = f"{SETTINGS_PREFIX}PORT"
 DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
 
 

@@ -209,6 +209,12 @@ class ExperimentSpec:
         return self.max_unusable_results > 0 and not ignores_results(self.tuner.name or self.tuner.class_name)
 
     @property
+    def multi_thread(self) -> bool:
+        """Whether each proposal of a user's tuner is generated in a thread of its own."""
+        deprecated = self.canonical.get("deprecated")
+        return isinstance(deprecated, Mapping) and deprecated.get("multiThread") is True
+
+    @property
     def has_user_class(self) -> bool:
         """Whether tuner, assessor or both are the user's own."""
         return any(one is not None and one.class_name for one in (self.tuner, self.assessor))

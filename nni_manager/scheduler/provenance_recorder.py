@@ -53,7 +53,8 @@ class ProvenanceRecorder:
         )
         try:
             given = submission.provenance
-            await self._write(submission.id, await collect(asked) if given is None else given)
+            record = await collect(asked) if given is None else given
+            await self._write(submission.id, {**record, **submission.file_record})
         except NniManagerError as error:
             log.info("what is needed to repeat experiment %s is not recorded: %s", submission.id, error)
         except Exception:

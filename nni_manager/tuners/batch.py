@@ -9,11 +9,11 @@ gets another list.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.space.parameters import text_of
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
-from nni_manager.tuners.same_parameters import text_of
 
 
 class Batch(Tuner):
@@ -22,51 +22,66 @@ class Batch(Tuner):
     proposes_ahead = True
 
     def __init__(self) -> None:
-        #: What is left of the list, in its order.
-        self._left: list[object] = []
-        #: Texts of parameters → how many trials have them, or will.
+        self._listed: list[object] = []
+        #: The part of the list that no trial has, in its order; None: it is found when it is needed.
+        self._left: list[object] | None = None
+        #: Texts of parameters → number of trials that have them, or will.
         self._known: Counter[str] = Counter()
-        #: Ids of own proposals, which are known already.
-        self._own: set[int] = set()
+        #: Parameter id → text, of what is known.
+        self._own: dict[int, str] = {}
+        #: Ids of trials with a user's parameters that are known.
+        self._given: set[str] = set()
 
     def update_search_space(self, search_space: object) -> None:
-        listed = sets(search_space)
-        known = self._known.copy()
-        self._left = [one for one in listed if not _take(known, one)]
+        self._listed, self._left = sets(search_space), None
 
     def propose(self, parameter_id: int) -> object:
-        if not self._left:
+        left = self._found_left()
+        if not left:
             raise NoMoreProposals(permanently=True)
-        parameters = self._left.pop(0)
-        self._own.add(parameter_id)
-        self._known[text_of(parameters)] += 1
+        parameters = left.pop(0)
+        self._own[parameter_id] = text_of(parameters)
+        self._known[self._own[parameter_id]] += 1
         return parameters
 
     def learn(self, result: Result) -> None:
-        self._note(result.parameter_id, result.parameters)
+        self._note(result)
 
     def adopt(self, pending: Pending) -> None:
-        self._note(pending.parameter_id, pending.parameters)
+        self._note(pending)
 
     def import_data(self, data: Data) -> None:
-        for entry in data:
-            if entry.get("value") is not None:
-                self._note(None, entry.get("parameter"))
+        self._known.update(text_of(entry.get("parameter")) for entry in data if entry.get("value") is not None)
+        self._left = None
+
+    @property
+    def withdraws(self) -> bool:
+        return True
+
+    def withdraw(self, parameter_ids: Sequence[int]) -> None:
+        self._known.subtract([self._own.pop(number) for number in parameter_ids if number in self._own])
+        self._left = None
 
     def state(self) -> dict[str, object]:
-        return {"proposed": len(self._own), "left": len(self._left)}
+        return {"proposed": len(self._own), "left": len(self._found_left())}
 
-    def _note(self, parameter_id: int | None, parameters: object) -> None:
-        """Leaves these parameters out, unless they are the instance's own proposal."""
-        if parameter_id in self._own:
+    def _note(self, trial: Pending | Result) -> None:
+        """Leaves the parameters of a trial out, once."""
+        if trial.parameter_id in self._own or trial.trial_id in self._given:
             return
-        if parameter_id is not None:
-            self._own.add(parameter_id)
-        text = text_of(parameters)
+        text = text_of(trial.parameters)
+        if trial.parameter_id is not None:
+            self._own[trial.parameter_id] = text
+        else:
+            self._given.add(trial.trial_id)
         self._known[text] += 1
-        found = next((place for place, one in enumerate(self._left) if text_of(one) == text), None)
-        if found is not None:
-            del self._left[found]
+        self._left = None
+
+    def _found_left(self) -> list[object]:
+        if self._left is None:
+            known = self._known.copy()
+            self._left = [one for one in self._listed if not _take(known, one)]
+        return self._left
 
 
 def sets(search_space: object) -> list[object]:

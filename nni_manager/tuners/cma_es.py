@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,6 +79,10 @@ class CmaEs(LearningTuner):
         self._others.import_data(
             [{**entry, "parameter": self._without_numbers(entry.get("parameter"))} for entry in data]
         )
+
+    def withdraw(self, parameter_ids: Sequence[int]) -> None:
+        super().withdraw(parameter_ids)
+        self._others.withdraw(parameter_ids)
 
     def forget(self) -> None:
         self._cma, self._told = None, 0

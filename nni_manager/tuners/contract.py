@@ -13,7 +13,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.objectives import Goals
@@ -34,7 +33,7 @@ class NoMoreProposals(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A trial that an earlier process proposed and that has not ended."""
+    """A trial that an earlier process proposed, or a user gave, and that has not ended."""
 
     #: None: the user gave the parameters.
     parameter_id: int | None
@@ -73,7 +72,7 @@ class Tuner(ABC):
     """Proposes parameters and learns from results."""
 
     #: Whether proposals may be requested ahead of the results that could improve them.
-    proposes_ahead: ClassVar[bool] = False
+    proposes_ahead: bool = False
 
     def pursue(self, goals: Goals) -> None:
         """Told before all other methods, of an experiment with objectives. Raises InvalidInput by default."""
@@ -122,7 +121,15 @@ class Tuner(ABC):
         return None
 
     def adopt(self, pending: Pending) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """Takes over a running trial that an earlier process of this tuner proposed."""
+        """Takes over a running trial that an earlier process of this tuner proposed, or a user gave."""
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether unused proposals may be withdrawn at any time, as others take their place."""
+        return False
+
+    def withdraw(self, parameter_ids: Sequence[int]) -> None:  # noqa: B027 - nothing to do is a fine answer
+        """Takes back proposals that become no trials, as the search space or what is known has changed."""
 
     def load_checkpoint(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Reads what an earlier process of a resumed experiment saved. Called before all other methods."""

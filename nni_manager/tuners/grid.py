@@ -1,20 +1,21 @@
 """GridSearch: every combination once.
 
 Finite dimensions are enumerated completely. The others are halved repeatedly: first the median, then the
-quartiles, then the eighths… Such a grid contains the coarser ones, so parameters of all known trials are remembered
-and left out. That memory is the whole state: a restarted tuner goes through the grid from its beginning and leaves out
-the recorded trials.
+quartiles, then the eighths… Such a grid contains the coarser ones, so all known trials are remembered and left out.
+That memory is the whole state: a restarted tuner goes through the grid from its beginning and leaves out the recorded
+trials.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nni_manager.domain.space.dimension import Real
-from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
+from nni_manager.domain.space.grid import Grid, finite_grid
+from nni_manager.domain.space.search_space import PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
-from nni_manager.tuners.same_parameters import text_of
+from nni_manager.tuners.tried import Identify, Tried, identify_in
 
 #: Finer than this, floating-point numbers no longer differ.
 _LEVELS = 50
@@ -26,110 +27,63 @@ class GridSearch(Tuner):
     proposes_ahead = True
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
-        self._combinations: Iterator[dict[str, object]] = iter(())
+        self._space = SearchSpace(places=())
+        self._tried = Tried()
+        self._untried: Iterator[dict[str, object]] = iter(())
 
     def update_search_space(self, search_space: object) -> None:
-        self._combinations = combinations(parse(search_space))
+        self._space = parse(search_space)
+        identify = identify_in(self._space)
+        self._tried.change_space(identify)
+        self._begin(identify)
 
     def propose(self, parameter_id: int) -> dict[str, object]:
-        for parameters in self._combinations:
-            if self._is_new(parameters):
-                return parameters
+        for parameters in self._untried:
+            self._tried.add(parameters, parameter_id)
+            return parameters
         raise NoMoreProposals(permanently=True)
 
     def learn(self, result: Result) -> None:
-        self._is_new(result.parameters)
+        self._tried.end(result.parameters, result.parameter_id)
 
     def adopt(self, pending: Pending) -> None:
-        self._is_new(pending.parameters)
+        self._tried.add(pending.parameters, pending.parameter_id)
 
     def import_data(self, data: Data) -> None:
-        for entry in data:
-            self._is_new(entry.get("parameter"))
+        self._tried.add_results(data)
 
-    def state(self) -> dict[str, object]:
-        return {"seen": len(self._seen)}
-
-    def _is_new(self, parameters: object) -> bool:
-        """Whether these parameters are new; remembers them."""
-        text = text_of(parameters)
-        if text in self._seen:
-            return False
-        self._seen.add(text)
+    @property
+    def withdraws(self) -> bool:
         return True
 
+    def withdraw(self, parameter_ids: Sequence[int]) -> None:
+        self._tried.withdraw(parameter_ids)
+        self._begin(identify_in(self._space))
 
-def number_of_points(space: SearchSpace) -> float:
-    """How many unlike parameters there are; infinite where a dimension has no end of values."""
-    return math.inf if any(place.dimension.size is None for place in space.places) else _Grid(space).count(())
+    def state(self) -> dict[str, object]:
+        return {"seen": self._tried.count}
+
+    def _begin(self, identify: Identify) -> None:
+        grid = finite_grid(self._space)
+        if grid is None or any(place.dimension.size is None for place in self._space.places):
+            self._untried = (one for one in combinations(self._space) if identify(one) not in self._tried)
+        else:
+            self._untried = self._tried.untried(grid)
 
 
 def combinations(space: SearchSpace) -> Iterator[dict[str, object]]:
     """All combinations on ever finer grids; those of a coarser grid come again on the finer ones."""
-    grid = _Grid(space)
+    axes = {place.key: _axis(place) for place in space.places if not place.branches}
+    grid = Grid(space, axes)
     before = 0
     for level in range(_LEVELS):
-        grid.refine(level)
-        count = grid.count(())
+        for axis in axes.values():
+            axis.refine(level)
+        count = grid.count()
         if count == before:
             continue  # at this level nothing became finer
-        for rank in range(count):
-            yield grid.combination(rank)
+        yield from map(grid.point, range(count))
         before = count
-
-
-class _Grid:
-    """The product of all axes at one level: branches of a nested choice are added, everything else is multiplied."""
-
-    def __init__(self, space: SearchSpace) -> None:
-        self._space = space
-        self._axes = {place.key: _axis(place) for place in space.places}
-        self._groups: dict[Key, list[PlacedDimension]] = {}
-        for place in space.places:
-            self._groups.setdefault(place.parent, []).append(place)
-
-    def refine(self, level: int) -> None:
-        for axis in self._axes.values():
-            axis.refine(level)
-
-    def count(self, group: Key) -> int:
-        """Number of combinations in the whole space, or in one branch."""
-        count = 1
-        for place in self._groups.get(group, []):
-            count *= self._count_of(place)
-        return count
-
-    def combination(self, rank: int) -> dict[str, object]:
-        """The combination with that number; the first dimension changes slowest."""
-        ranks: dict[Key, int] = {}
-        self._divide(rank, (), ranks)
-        return self._space.assemble(lambda place: self._value(place, ranks))
-
-    def _count_of(self, place: PlacedDimension) -> int:
-        if place.branches:
-            return sum(self.count((*place.key, branch)) for branch in range(len(place.branches)))
-        return self._axes[place.key].count
-
-    def _divide(self, rank: int, group: Key, ranks: dict[Key, int]) -> None:
-        for place in reversed(self._groups.get(group, [])):
-            rank, inner = divmod(rank, self._count_of(place))
-            if place.branches:
-                self._divide_branches(place, inner, ranks)
-            else:
-                ranks[place.key] = inner
-
-    def _divide_branches(self, place: PlacedDimension, rank: int, ranks: dict[Key, int]) -> None:
-        for branch in range(len(place.branches)):
-            count = self.count((*place.key, branch))
-            if rank < count:
-                ranks[place.key] = branch
-                self._divide(rank, (*place.key, branch), ranks)
-                return
-            rank -= count
-
-    def _value(self, place: PlacedDimension, ranks: dict[Key, int]) -> object:
-        return ranks[place.key] if place.branches else self._axes[place.key].point(ranks[place.key])
 
 
 class _Finite:
@@ -142,8 +96,8 @@ class _Finite:
     def refine(self, level: int) -> None:
         """Does nothing: the values of a choice cannot be refined."""
 
-    def point(self, index: int) -> object:
-        return self._dimension.point(index)
+    def point(self, position: int) -> object:
+        return self._dimension.point(position)
 
 
 class _Infinite:
@@ -171,8 +125,8 @@ class _Infinite:
         self._is_exhausted = multiples is None and len(self._points) == len(self._order)
         self._order = list(self._points)
 
-    def point(self, index: int) -> object:
-        return self._order[index]
+    def point(self, position: int) -> object:
+        return self._order[position]
 
     def _halves(self, level: int) -> Iterator[float]:
         return (self._dimension.quantile(_half(index)) for index in range(_halves(level - 1), _halves(level)))
@@ -186,7 +140,8 @@ class _Infinite:
         low, high = quantile(edge), quantile(1 - edge)
         if (high - low) / step >= _halves(level):
             return None
-        return (multiple * step for multiple in range(round(low / step), round(high / step) + 1))
+        first, last = map(self._dimension.multiples, (low, high))
+        return map(self._dimension.multiple, range(first, last + 1))
 
 
 def _axis(place: PlacedDimension) -> _Finite | _Infinite:

@@ -11,6 +11,7 @@ import math
 import random
 from abc import abstractmethod
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
@@ -75,6 +76,10 @@ class RememberingTuner(Tuner, Generic[W]):
                 self.foreign.append((entry.get("parameter"), worth))
         self.sort_out()
 
+    def withdraw(self, parameter_ids: Sequence[int]) -> None:
+        for parameter_id in parameter_ids:
+            self.pending.pop(parameter_id, None)
+
 
 class LearningTuner(RememberingTuner[float]):
     """Base of tuners that learn from results.
@@ -127,6 +132,11 @@ class LearningTuner(RememberingTuner[float]):
     def adopt(self, pending: Pending) -> None:
         if pending.parameter_id is not None:
             self._add_running(pending.parameter_id, pending.parameters)
+
+    def withdraw(self, parameter_ids: Sequence[int]) -> None:
+        super().withdraw(parameter_ids)
+        for parameter_id in parameter_ids:
+            self._running.pop(parameter_id, None)
 
     def state(self) -> dict[str, object]:
         return {"learned": len(self.observed), "failed": self.failed, "running": len(self._running)}

@@ -11,6 +11,7 @@ from nni_manager.domain.algorithm import Algorithm, AlgorithmSpec, Catalogue, Nn
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.objectives import Goals
 from nni_manager.tuners.contract import Tuner
+from nni_manager.tuners.distinct import Distinct
 
 CATALOGUE = Catalogue(
     kind="tuner",
@@ -20,29 +21,38 @@ CATALOGUE = Catalogue(
             name="Random",
             location="nni_manager.tuners.random:Random",
             ignored=("optimize_mode",),
+            ends=True,
+            is_wrapped=True,
             with_objectives="nni_manager.tuners.random:Random",
         ),
         Algorithm(
             name="GridSearch",
             location="nni_manager.tuners.grid:GridSearch",
             aliases=("Grid",),
+            ends=True,
             ignored=("optimize_mode",),
         ),
         Algorithm(
             name="TPE",
             location="nni_manager.tuners.optuna_tpe:TPE",
             with_objectives="nni_manager.tuners.objectives_tpe:ObjectivesTPE",
+            ends=True,
+            is_wrapped=True,
         ),
         Algorithm(
             name="Auto",
             location="nni_manager.tuners.auto.tuner:Auto",
             required={"optimize_mode": "maximize or minimize"},
+            ends=True,
+            is_wrapped=True,
         ),
         Algorithm(
             name="NSGA2",
             location="nni_manager.tuners.nsga2:NSGA2",
             with_objectives="nni_manager.tuners.nsga2:NSGA2",
             needs_objectives=True,
+            ends=True,
+            is_wrapped=True,
         ),
         Algorithm(
             name="Batch",
@@ -51,11 +61,13 @@ CATALOGUE = Catalogue(
             ignored=("optimize_mode",),
             has_own_space=True,
         ),
-        Algorithm(name="Anneal", location="nni_manager.tuners.anneal:Anneal"),
-        Algorithm(name="Evolution", location="nni_manager.tuners.evolution:Evolution"),
-        Algorithm(name="CmaEs", location="nni_manager.tuners.cma_es:CmaEs"),
-        Algorithm(name="GPTuner", location="nni_manager.tuners.models.gp:GPTuner", aliases=("GP",)),
-        Algorithm(name="SMAC", location="nni_manager.tuners.models.smac:SMAC"),
+        Algorithm(name="Anneal", location="nni_manager.tuners.anneal:Anneal", ends=True, is_wrapped=True),
+        Algorithm(name="Evolution", location="nni_manager.tuners.evolution:Evolution", ends=True, is_wrapped=True),
+        Algorithm(name="CmaEs", location="nni_manager.tuners.cma_es:CmaEs", ends=True, is_wrapped=True),
+        Algorithm(
+            name="GPTuner", location="nni_manager.tuners.models.gp:GPTuner", aliases=("GP",), ends=True, is_wrapped=True
+        ),
+        Algorithm(name="SMAC", location="nni_manager.tuners.models.smac:SMAC", ends=True, is_wrapped=True),
         Algorithm(name="Hyperband", location="nni_manager.tuners.hyperband:Hyperband", beside=("TRIAL_BUDGET",)),
         Algorithm(name="BOHB", location="nni_manager.tuners.bohb:BOHB", beside=("TRIAL_BUDGET",)),
     ),
@@ -89,4 +101,4 @@ def create(spec: AlgorithmSpec) -> Tuner:
         raise InvalidInput(f"name: what is installed as tuner {spec.name!r} is no nni_manager.tuners.contract.Tuner.")
     if spec.objectives:
         tuner.pursue(Goals.of(spec.objectives, spec.constraints))
-    return tuner
+    return Distinct(tuner) if algorithm.is_wrapped else tuner

@@ -59,6 +59,19 @@ async def test_what_the_caller_recorded_is_kept(api: httpx.AsyncClient, world: W
     assert (await api.get(f"{EXPERIMENTS}/{id_}/provenance")).json() == record
 
 
+async def test_resume_warns_of_an_edited_file(api: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
+    file = tmp_path / "exp.yml"
+    file.write_text(_text(world))
+    body = {"config": _text(world), "directory": str(tmp_path), "file": "some/exp.yml"}
+    id_ = (await api.post(EXPERIMENTS, json=body)).json()["id"]
+    assert (await api.get(f"{EXPERIMENTS}/{id_}/provenance")).json()["experimentFile"] == str(file)
+    for text, code in ((json.dumps(world.config(maxTrialNumber=77)), ["FILE_EDITED"]), (_text(world), [])):
+        file.write_text(text)
+        assert (await api.post(f"{EXPERIMENTS}/{id_}/resume")).is_success
+        warnings = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
+        assert [one["code"] for one in warnings] == code
+
+
 def _text(world: World) -> str:
     return json.dumps(world.config())
 

@@ -151,6 +151,17 @@ async def test_default_port_is_8080_or_next_free(tmp_path: Path) -> None:
         assert DEFAULT_PORT <= ports[0] < ports[1] < DEFAULT_PORT + 200
 
 
+async def test_settings_or_the_caller_say_the_first_port(tmp_path: Path) -> None:
+    async with opened(tmp_path, port=(mine := free_port())) as (endpoints, _):
+        one = await endpoints.open("one", EndpointWish())
+        two = await endpoints.open("two", EndpointWish())
+        three = await endpoints.open("three", EndpointWish(first=(other := free_port())))
+        assert one is not None and two is not None and three is not None
+        assert one.port == mine < two.port < mine + 200 and three.port == other
+        any_free = await endpoints.open("four", EndpointWish(first=0))
+        assert any_free is not None and any_free.port not in (0, 8080)
+
+
 async def test_an_address_that_others_reach_needs_a_token(tmp_path: Path) -> None:
     async with opened(tmp_path, host="0.0.0.0") as (endpoints, listeners):
         with pytest.raises(InvalidInput, match=r"--host 0\.0\.0\.0 can be reached by others: set NNI_MANAGER_TOKEN"):

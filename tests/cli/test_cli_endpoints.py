@@ -38,6 +38,21 @@ def test_create(nnictl: Run, manager: FakeManager, file: Path, words: list[str],
     assert (caller["endpoint"], caller["debug"]) == (endpoint, debug)
 
 
+def test_port_variable_says_the_first_port(
+    nnictl: Run, manager: FakeManager, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNI_MANAGER_PORT", "9000")
+    assert nnictl("create", "-c", str(file)).exit_code == 0
+    assert nnictl("create", "-c", str(file), "-p", "8888").exit_code == 0
+    assert [caller["endpoint"] for _, _, caller in manager.calls] == [
+        {"port": None, "urlPrefix": "", "firstPort": 9000},
+        {"port": 8888, "urlPrefix": ""},
+    ]
+    monkeypatch.setenv("NNI_MANAGER_PORT", "90000")
+    refused = nnictl("create", "-c", str(file))
+    assert refused.exit_code == 2 and "NNI_MANAGER_PORT: must be a port from 0 to 65535" in refused.stderr
+
+
 def test_create_prints_where_it_is(nnictl: Run, manager: FakeManager, file: Path) -> None:
     manager.endpoint_of_new = ENDPOINT
     lines = nnictl("create", "-c", str(file), "-p", "8888", "-u", "my/pre").stdout.splitlines()

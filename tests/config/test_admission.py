@@ -65,3 +65,30 @@ def test_doctor_imports_user_class(file: Path, tmp_path: Path) -> None:
     file.write_text(REST + "tuner: {className: nowhere.Mine}\ntrainingService: {platform: local}\n")
     (found,) = [one for one in config_file.look(file, tmp_path) if one.verdict is CheckOutcome.FAIL]
     assert "nowhere" in found.sentence
+
+
+SMALL = "searchSpace: {a: {_type: choice, _value: [1, 2, 4, 8]}, b: {_type: quniform, _value: [0, 0.1, 0.1]}}\n"
+ENDLESS = "searchSpace: {a: {_type: choice, _value: [1, 2]}, b: {_type: uniform, _value: [0, 1]}}\n"
+ONE_POINT = "searchSpace: {a: {_type: choice, _value: [1]}}\n"
+COMMAND = "trialCommand: 'true'\ntrialConcurrency: 1\ntrainingService: {platform: local}\n"
+
+
+@pytest.mark.parametrize(
+    ("space", "tuner", "most", "is_told"),
+    [
+        (SMALL, "TPE", 9, True),
+        (SMALL, "TPE", 8, False),
+        (SMALL, "GridSearch", 9, True),
+        (SMALL, "Hyperband", 9, False),
+        (ENDLESS, "Random", 10**6, False),
+        (ONE_POINT, "Random", 5, False),
+    ],
+)
+def test_limit_above_the_number_of_points_warns(
+    tmp_path: Path, space: str, tuner: str, most: int, is_told: bool
+) -> None:
+    arguments = "{optimize_mode: maximize, R: 9}" if tuner == "Hyperband" else "{optimize_mode: maximize}"
+    text = f"{space}{COMMAND}maxTrialNumber: {most}\ntuner: {{name: {tuner}, classArgs: {arguments}}}\n"
+    told = admission.warnings(experiment_file.load(text, directory=tmp_path), file="exp.yml")
+    assert [one.code for one in told] == (["FEW_POINTS"] if is_told else [])
+    assert all("maxTrialNumber: is 9" in str(one) and "8 different points" in str(one) for one in told)

@@ -120,6 +120,10 @@ def test_fields_that_nni_loses_are_converted(folder: Path) -> None:
     assert spec.canonical["deprecated"] == {"multiThread": True}
     assert (spec.max_trial_retries, spec.kept_checkpoints) == (2, 2)
     assert [(one.code, one.field) for one in spec.warnings] == [("NO_EFFECT", "multiThread")]
+    own = {"codeDir": ".", "classFileName": "bees.py", "className": "BeeTuner"}
+    (folder / "bees.py").touch()
+    spec = load(text(multiThread=True, tuner=own), directory=folder)
+    assert spec.multi_thread and spec.warnings == ()
 
 
 def test_log_directory_need_not_be_there(folder: Path) -> None:

@@ -81,12 +81,12 @@ def test_snake_case_and_zero_gpus() -> None:
     assert spec.tuner.name == "Random"
 
 
-def test_a_users_tuner_and_yaml_1_2_words_in_the_search_space() -> None:
+def test_users_tuner_and_yaml_1_1_words_in_the_search_space() -> None:
     spec = read_file(EXAMPLES / "valid/custom-tuner.yml").spec
     assert spec.tuner == AlgorithmSpec(
         class_name="bees.BeeTuner", code_directory=str(EXAMPLES / "code"), class_args={"hives": 7, "queen": None}
     )
-    assert spec.search_space["switch"] == {"_type": "choice", "_value": ["on", "off"]}
+    assert spec.search_space["switch"] == {"_type": "choice", "_value": [True, False]}
 
 
 def test_our_own_fields_and_an_advisor() -> None:

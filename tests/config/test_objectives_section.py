@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.config.admission import warnings
 from nni_manager.config.experiment_file import from_canonical, load
-from nni_manager.domain import direction
 from nni_manager.domain.errors import ConfigInvalid
 
 pytestmark = pytest.mark.unit
@@ -29,7 +29,7 @@ def test_they_are_stored_and_reach_the_tuner(tmp_path: Path) -> None:
     assert spec.tuner.objectives == spec.canonical["objectives"]
     assert spec.tuner.constraints == spec.canonical["constraints"]
     assert from_canonical(spec.canonical) == spec
-    assert direction.warnings(spec.canonical) == ()
+    assert warnings(spec) == ()
 
 
 @pytest.mark.parametrize("tuner", ["TPE", "nsga2", "Random"])

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.unit
 Load = Callable[..., ExperimentSpec]
 Refusals = Callable[..., list[Problem]]
 
-SPACE = {"x": {"_type": "choice", "_value": [0.001, "on", None]}}
+SPACE = {"x": {"_type": "choice", "_value": [0.001, "on", None, True]}}
 
 GOOD = [
-    '{"x": {"_type": "choice", "_value": [1e-3, "on", null]}}',
-    '{\n\t"x": {"_type": "choice", "_value": [1e-3, "on", null],},}',
-    "x:\n  _type: choice\n  _value: [1e-3, on, null]\n",
+    '{"x": {"_type": "choice", "_value": [1e-3, "on", null, true]}}',
+    '{\n\t"x": {"_type": "choice", "_value": [1e-3, "on", null, true],},}',
+    "x:\n  _type: choice\n  _value: [1e-3, 'on', null, On]\n",
 ]
 
 BAD = [

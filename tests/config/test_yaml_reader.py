@@ -31,10 +31,13 @@ SCALARS: list[tuple[str, Any]] = [
     ("0o17", 15),
     ("true", True),
     ("False", False),
-    ("yes", "yes"),
-    ("on", "on"),
-    ("off", "off"),
+    *((word, True) for word in ("yes", "Yes", "YES", "on", "On", "ON", "True")),
+    *((word, False) for word in ("no", "No", "NO", "off", "Off", "OFF", "FALSE")),
     ("n", "n"),
+    ("yEs", "yEs"),
+    ("'on'", "on"),
+    ("!!str off", "off"),
+    ("|\n  no\n", "no\n"),
     ("null", None),
     ("~", None),
     ("", None),
@@ -56,13 +59,18 @@ SCALARS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("text", "value"), SCALARS)
-def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
+def test_scalars_have_their_types(text: str, value: object) -> None:
     found = parse(f"a: {text}").root.value["a"] if text != "-" else parse('a: "-"').root.value["a"]
     assert (found, type(found)) == (value, type(value))
 
 
 def test_yaml_nan_is_a_float() -> None:
     assert math.isnan(parse("a: .nan").root.value["a"])
+
+
+def test_keys_are_text_and_values_truth_values() -> None:
+    text = "on: {_type: choice, _value: [yes, no]}\nNo: off\n"
+    assert parse(text).root.value == {"on": {"_type": "choice", "_value": [True, False]}, "No": False}
 
 
 def test_keys_are_text_and_lines_are_known() -> None:

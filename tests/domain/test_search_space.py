@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from decimal import Decimal
 from statistics import NormalDist, fmean
 
 import pytest
@@ -81,6 +82,20 @@ def test_randint_excludes_its_upper_bound_and_rounds_bounds_up() -> None:
     assert {dimension.quantile(unit / 100) for unit in range(101)} == {1, 2, 3}
     assert [dimension.contains(value) for value in (0, 1, 3, 4, 1.5, True)] == [False, True, True, False, False, False]
     assert dimension.size == 3 and [dimension.point(index) for index in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["quniform", "qloguniform", "qnormal", "qlognormal"])
+@pytest.mark.parametrize("step", [0.1, 0.05, 0.0001, 0.07, 1e-7])
+def test_values_are_decimal_multiples_of_the_step(kind: str, step: float) -> None:
+    dimension = one(kind, *((0, 1) if kind.endswith("normal") else (step, 1)), step)
+    values = [dimension.quantile(unit / 500) for unit in range(1, 500)]
+    digits = -Decimal(repr(step)).as_tuple().exponent  # type: ignore[operator]  # a finite number
+    assert [value for value in values if value != round(value, digits)] == []
+    assert all(dimension.contains(value) and dimension.contains(round(value / step) * step) for value in values)
+
+
+def test_multiples_of_a_third_reach_the_bound() -> None:
+    assert one("quniform", 0, 1, 1 / 3).quantile(1.0) == 1.0
 
 
 def test_quniform_rounds_half_to_even_and_clips_off_the_grid() -> None:

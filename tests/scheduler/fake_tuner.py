@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec, LiveSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, LiveSpec
 from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
@@ -31,10 +31,13 @@ class Script:
         self.next: dict[str, list[object]] = {}
         self.proposes_ahead = False
         self.watches = False
+        self.withdraws = False
         self.left = 1000
         self.started = 0
         #: What ends a silent call.
         self.speak = asyncio.Event()
+        #: What the process calls when an owed proposal is ready.
+        self.on_news: Callable[[], object] = lambda: None
 
     def of(self, verb: str) -> list[Arguments]:
         return [arguments for _, name, arguments in self.calls if name == verb]
@@ -56,7 +59,7 @@ class Script:
         return getattr(self, f"_{verb}", lambda _: {})(arguments)
 
     def _start(self, arguments: Arguments) -> object:
-        return {"proposes_ahead": self.proposes_ahead, "watches": self.watches}
+        return {name: getattr(self, name) for name in ("proposes_ahead", "watches", "withdraws")}
 
     def _propose(self, arguments: Arguments) -> object:
         ids = arguments["ids"][: self.left]
@@ -75,8 +78,9 @@ class FakeHost:
         self.is_closed = asyncio.Event()
 
     @classmethod
-    async def start(cls, *_: Any) -> FakeHost:
+    async def start(cls, place: HostPlace, spec: ExperimentSpec, on_news: Callable[[], object]) -> FakeHost:
         await asyncio.sleep(0)
+        cls.script.on_news = on_news
         cls.script.started += 1
         return cls(cls.script.started)
 
@@ -109,7 +113,16 @@ class Feed:
         self._news = asyncio.Event()
         place = HostPlace(interpreter="python", environment={}, folder=Path("/x"), log_folder=Path("/x"))
         self._spec = LiveSpec(spec)
-        self.feed = TunerFeed(database, self._spec, place, reported=told, patience_s=60, wake=self._news.set)
+        self.warnings: list[ExperimentWarning] = []
+        self.feed = TunerFeed(
+            database,
+            self._spec,
+            place,
+            reported=told,
+            patience_s=60,
+            wake=self._news.set,
+            warn=self.warnings.append,
+        )
 
     def change_search_space(self, space: dict[str, object]) -> None:
         """A person did."""

@@ -50,7 +50,7 @@ def end_trial(path: Path, id: str, number: int, *values: float) -> None:
     connection.close()
 
 
-def run_trial(path: Path, id: str, *values: float) -> None:
+def run_trial(path: Path, id: str, *values: object) -> None:
     connection = connect(path)
     life.add(connection, id)
     life.report(connection, life.start(connection, id), *map(life.intermediate, values))
@@ -92,6 +92,15 @@ async def test_ahead_of_need_where_the_tuner_does_not_mind(
         at.feed.want(1)
         await at.proposed(1)
         assert at.feed.ahead == expected
+
+
+@pytest.mark.parametrize("deprecated", [{"multiThread": True}, None])
+async def test_multi_thread_reaches_the_process(monkeypatch: Patch, path: Path, deprecated: object) -> None:
+    canonical = {"tuner": {"className": "mine.Tuner"}, "deprecated": deprecated}
+    async with feeding(monkeypatch, path, spec(canonical=canonical)) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        assert at.script.of("start")[0]["tuner"]["multi_thread"] == bool(deprecated)
 
 
 async def test_the_tuner_is_told_budget_and_concurrency(monkeypatch: Patch, path: Path) -> None:
@@ -170,6 +179,26 @@ async def test_restarted_process_gets_every_result_once(monkeypatch: Patch, path
         assert heard == [1, 2]
         assert at.feed.failure is None
         assert [number for number, _ in script.closed] == list(range(1, last))
+
+
+async def test_owed_proposals_are_fetched_when_they_are_ready(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.next["propose"] = [
+        {"proposals": [{"parameter_id": 0, "parameters": {"x": 0}}], "owed": 2},
+        {"proposals": [{"parameter_id": 2, "parameters": {"x": 2}}], "owed": 1},
+        {"proposals": []},  # the class has no more
+    ]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(3)
+        assert await at.proposed(1) == [0]
+        assert (at.feed.asked, at.feed.exhausted) == (2, False)
+        script.on_news()
+        assert await at.proposed(2) == [0, 2]
+        assert (at.feed.asked, at.feed.exhausted) == (1, False)
+        script.on_news()
+        await at.until(lambda: at.feed.exhausted)
+        assert at.feed.asked == 0
+        assert [one["ids"] for one in script.of("propose")] == [[0, 1, 2], [], []]
 
 
 async def test_three_deaths_are_a_hold(monkeypatch: Patch, path: Path) -> None:
@@ -309,7 +338,53 @@ async def test_a_new_search_space_drops_what_came_from_the_old_one(monkeypatch: 
         at.feed.want(1)
         assert await at.proposed(1) == [2]
         assert at.script.verbs == ["1:start", "1:propose", "1:search_space", "1:propose"]
-        assert at.script.of("search_space") == [{"search_space": {"y": 1}}]
+        assert at.script.of("search_space") == [{"search_space": {"y": 1}, "withdrawn": [0, 1]}]
+
+
+async def test_import_withdraws_unused_proposals(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.withdraws = True
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(3)
+        await at.proposed(3)
+        at.feed.take({0})
+        at.feed.import_data([{"parameter": {"x": 1}, "value": 1}])
+        assert not at.feed.proposals
+        await at.until(lambda: script.of("import"))
+        assert script.of("import")[0]["withdrawn"] == [1, 2]
+        at.feed.want(1)
+        await at.proposed(1)
+        at.feed.adopt("given", {"x": 7})
+        await at.until(lambda: script.of("adopt"))
+        (adopted,) = script.of("adopt")
+        assert adopted["withdrawn"] == [3]
+        assert [trial["parameters"] for trial in adopted["trials"]] == [{"x": 7}]
+
+
+async def test_proposals_that_become_trials_are_not_withdrawn(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.withdraws = True
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(3)
+        await at.proposed(3)
+        with at.feed.lending():
+            at.feed.import_data([{"parameter": {"x": 1}, "value": 1}])
+            await asyncio.sleep(0.01)
+            assert not script.of("import")
+            at.feed.take({0, 2})
+        await at.until(lambda: script.of("import"))
+        assert script.of("import")[0]["withdrawn"] == [1]
+
+
+async def test_import_leaves_the_proposals_of_other_tuners(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.want(2)
+        await at.proposed(2)
+        at.feed.import_data([{"parameter": {"x": 1}, "value": 1}])
+        at.feed.adopt("given", {"x": 7})
+        await at.until(lambda: at.script.of("import"))
+        assert (len(at.feed.proposals), at.script.of("adopt")) == (2, [])
+        assert at.script.of("import") == [{"data": [{"parameter": {"x": 1}, "value": 1}]}]
 
 
 async def test_a_proposal_that_crosses_a_new_search_space_is_dropped(monkeypatch: Patch, path: Path) -> None:
@@ -433,6 +508,40 @@ async def test_ended_trial_is_not_judged(monkeypatch: Patch, path: Path) -> None
         await at.until(lambda: at.feed.judged_bad)
         asked = [trial["trial_id"] for call in at.script.of("judge") for trial in call["trials"]]
         assert asked == ["bbbbb"]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_told"),
+    [
+        ([{"accuracy": 0.5}, {"accuracy": 0.6}, {"default": "0.7"}], True),
+        ([{"accuracy": 0.5}, {"accuracy": 0.6, "default": 1}, {}], False),
+        ([0.5], False),
+        ([], False),
+    ],
+)
+async def test_results_that_cannot_be_judged_warn_once(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture, values: list[Any], is_told: bool
+) -> None:
+    async with feeding(monkeypatch, path, ASSESSED) as at:
+        at.feed.tell([{**result(1), "intermediates": values}])
+        at.feed.tell([{**result(2), "intermediates": values}])
+        assert [one.code for one in at.warnings] == (["NOTHING_TO_JUDGE"] if is_told else [])
+        assert caplog.text.count("Medianstop judges no trial") == is_told
+
+
+async def test_running_trial_that_cannot_be_judged_warns(monkeypatch: Patch, path: Path) -> None:
+    run_trial(path, "aaaaa", *({"accuracy": 0.5},) * 3)
+    async with feeding(monkeypatch, path, ASSESSED) as at:
+        at.feed.judge("aaaaa")
+        await at.until(lambda: at.warnings)
+        assert "trial aaaaa" in at.warnings[0].message and "`default`" in at.warnings[0].message
+
+
+async def test_class_of_ones_own_judges_what_it_likes(monkeypatch: Patch, path: Path) -> None:
+    own = spec(assessor=AlgorithmSpec(class_name="mine.Assessor"))
+    async with feeding(monkeypatch, path, own) as at:
+        at.feed.tell([{**result(1), "intermediates": [{"accuracy": 0.5}]}])
+        assert at.warnings == []
 
 
 async def test_without_an_assessor_nobody_judges(monkeypatch: Patch, path: Path) -> None:

@@ -131,6 +131,51 @@ def test_user_class_cannot_break_the_pipes(child: Callable[..., Child], tmp_path
     assert all(words in log for words in ("by print", "by write", "by a child"))
 
 
+def test_proposal_may_wait_for_the_result_of_another_trial(child: Callable[..., Child], tmp_path: Path) -> None:
+    """With `multiThread`; the process answers meanwhile, and says when the proposal is ready."""
+    body = (
+        "if parameter_id == 2: raise NoMoreTrialError()\n"
+        "while parameter_id == 1 and not hasattr(self, 'told'): threading.Event().wait(0.01)\n"
+        "return {'x': getattr(self, 'told', parameter_id)}"
+    )
+    code = user_tuner(tmp_path, body)
+    module = tmp_path / "mine.py"
+    module.write_text(module.read_text().replace("value, **kwargs): pass", "value, **kwargs): self.told = value"))
+    tuner = child()
+    assert "result" in tuner.ask(**start(tuner={**code, "multi_thread": True}))
+    made: list[Message] = []
+    owed = 3
+
+    def receive() -> None:
+        nonlocal owed
+        message = tuner.receive()
+        if "event" in message:
+            tuner.send({"verb": "propose", "ids": []})
+        else:
+            made.extend(message["result"].get("proposals", ()))
+            owed = message["result"].get("owed", 0) if "proposals" in message["result"] else owed
+
+    tuner.send({"verb": "propose", "ids": [0, 1, 2]})
+    while owed > 1:
+        receive()
+    assert made == [{"parameter_id": 0, "parameters": {"x": 0}}]
+    tuner.send({"verb": "learn", "results": [item(0, 7, {"x": 0})]})
+    while owed:
+        receive()
+    assert made[1:] == [{"parameter_id": 1, "parameters": {"x": 7}}]
+
+
+def test_error_in_a_thread_is_that_of_the_next_request(child: Callable[..., Child], tmp_path: Path) -> None:
+    code = user_tuner(tmp_path, "raise ValueError('a mistake')")
+    tuner = child()
+    tuner.ask(**start(tuner={**code, "multi_thread": True}))
+    answer = tuner.ask(verb="propose", ids=[0])
+    while "error" not in answer:
+        answer = tuner.receive() if "event" in answer else tuner.ask(verb="propose", ids=[])
+    assert "ValueError: a mistake" in answer["error"]["message"]
+    assert "generate_parameters" in answer["error"]["details"]
+
+
 def test_host_survives_an_exception_of_a_user_class(child: Callable[..., Child], tmp_path: Path) -> None:
     body = (
         "if parameter_id == 0: raise ValueError('a mistake')\n"
@@ -140,7 +185,8 @@ def test_host_survives_an_exception_of_a_user_class(child: Callable[..., Child],
         "return {'x': parameter_id}"
     )
     tuner = child()
-    assert tuner.ask(**start(tuner=user_tuner(tmp_path, body)))["result"] == {"proposes_ahead": False, "watches": False}
+    answer = tuner.ask(**start(tuner=user_tuner(tmp_path, body)))["result"]
+    assert answer == {"proposes_ahead": False, "watches": False, "withdraws": False}
     error = tuner.ask(verb="propose", ids=[0])["error"]
     assert (error["kind"], error["message"]) == ("raised", "ValueError: a mistake")
     assert "in generate_parameters" in error["details"] and "mine.py" in error["details"]

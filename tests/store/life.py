@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import Any
 
@@ -77,8 +78,8 @@ def report(
     return metrics.store(connection, chunk, at)
 
 
-def intermediate(value: float) -> tuple[str, str, object]:
-    return "intermediate", str(value), value
+def intermediate(value: object) -> tuple[str, str, object]:
+    return "intermediate", json.dumps(value), value
 
 
 def final(value: float) -> tuple[str, str, object]:

@@ -69,7 +69,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 def test_an_advisor_proposes_and_watches(host: Host) -> None:
-    assert host.start() == {"proposes_ahead": False, "watches": True}
+    assert host.start() == {"proposes_ahead": False, "watches": True, "withdraws": False}
     assert host.propose(3, 4) == [(3, 1, [["space", ["x"]]]), (4, 2, [])]
 
 

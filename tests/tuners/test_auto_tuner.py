@@ -16,6 +16,7 @@ from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners.auto import choice, start, steps
 from nni_manager.tuners.auto.tuner import Auto
 from nni_manager.tuners.contract import Tuner
+from nni_manager.tuners.distinct import Distinct
 from nni_manager.tuners.random import Random
 from nni_manager.tuners.testing import SPACES, Space, TunerContract, dimension, result
 
@@ -102,7 +103,8 @@ def test_every_branch_of_a_nested_space_is_proposed_once(at_once: int) -> None:
         {"_name": "linear"},
         {"_name": "naive"},
     ]
-    tuner, proposed = new({"model": dimension("choice", *branches)}, at_once=at_once), []
+    tuner, proposed = Distinct(new(at_once=at_once)), []
+    tuner.update_search_space({"model": dimension("choice", *branches)})
     for number in range(22):
         proposed.append(json.dumps(tuner.propose(number)))
         tuner.learn(result(number, json.loads(proposed[-1]), float(number**3 % 7)))
@@ -111,15 +113,18 @@ def test_every_branch_of_a_nested_space_is_proposed_once(at_once: int) -> None:
 
 @pytest.mark.thorough
 def test_a_long_list_is_proposed_once_though_many_run() -> None:
-    tuner, running = new({"x": dimension("randint", 0, 300)}, at_once=60), []
+    auto, running, proposed = new(at_once=60), [], set()
+    tuner = Distinct(auto)
+    tuner.update_search_space({"x": dimension("randint", 0, 300)})
     for number in range(300):
-        running.append((number, tuner.propose(number)))
+        parameters: Any = tuner.propose(number)
+        proposed.add(parameters["x"])
+        running.append((number, parameters))
         if len(running) == 60:
             ended, parameters = running.pop(0)
             tuner.learn(result(ended, parameters, abs(float(parameters["x"]) - 37)))
-    assert tuner.state() and len(tuner.ended) == 241
-    tried = [units["x",] for units, _ in tuner.ended] + [units["x",] for units in tuner.running]
-    assert len(set(tried)) == 300
+    assert tuner.state() and len(auto.ended) == 241
+    assert len(proposed) == 300
 
 
 def test_trials_that_run_are_kept_apart() -> None:

@@ -97,3 +97,10 @@ def test_another_search_space_is_refused(space: object) -> None:
     with pytest.raises(InvalidInput, match="one choice that lists whole sets"):
         tuner.update_search_space(space)
     assert left(tuner) == [1], "the one before is kept"
+
+
+def test_withdrawn_sets_come_again_in_their_order() -> None:
+    tuner = new(1, 2, 3, 2)
+    tuner.propose_many(range(4))
+    tuner.withdraw([1, 2])
+    assert left(tuner) == [3, 2]

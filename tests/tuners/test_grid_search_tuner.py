@@ -43,6 +43,27 @@ def test_whole_numbers_are_known_whatever_their_spelling() -> None:
     assert len(found) == 6 and {"x": 0.0, "y": True} not in [one for one in found if one["y"] is True]
 
 
+def test_known_values_that_differ_in_rounding_are_left_out() -> None:
+    tuner = new({"x": dimension("quniform", 0, 1, 0.1)})
+    tuner.import_data([{"parameter": {"x": value}, "value": 1} for value in (3 * 0.1, 0.5, 7 * 0.1, 1)])
+    assert [one["x"] for one in everything(tuner)] == [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9]
+    tuner = new({"x": dimension("uniform", 0.1, 0.5)})
+    tuner.import_data([{"parameter": {"x": 0.3}, "value": 1}])
+    assert [tuner.propose(number)["x"] for number in range(2)] == [0.2, 0.4]
+
+
+def test_withdrawn_proposals_come_again() -> None:
+    tuner = new({"x": dimension("randint", 0, 5)})
+    tuner.propose_many(range(4))
+    tuner.withdraw([1, 3])
+    tuner.import_data([{"parameter": {"x": 3}, "value": 1}])
+    assert everything(tuner, 4) == [{"x": 1}, {"x": 4}]
+    tuner = new({"x": dimension("uniform", 0, 8)})
+    tuner.propose_many(range(3))
+    tuner.withdraw([1, 2])
+    assert [tuner.propose(number)["x"] for number in range(3, 6)] == [2, 6, 1]
+
+
 def everything(tuner: GridSearch, first: int = 0) -> list[dict[str, object]]:
     batch = tuner.propose_many(range(first, 10_000))
     assert batch.exhausted

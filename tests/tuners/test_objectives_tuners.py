@@ -149,7 +149,10 @@ def test_proposals_lie_in_spaces_of_every_type(name: str) -> None:
         tuner = made(name, 1, OBJECTIVES, {"memory": "<= 0.5"}, **({"population_size": 5} if name == "NSGA2" else {}))
         tuner.update_search_space(space)
         for number in range(math.ceil(PROPOSALS / len(SPACES))):
-            parameters = through_json(tuner.propose(number))
+            batch = tuner.propose_many([number])
+            if batch.exhausted:
+                break
+            parameters = through_json(batch.proposals[0][1])
             assert parse(space).contains(parameters), parameters
             value: dict[str, float] = {key: source.choice([source.random(), 0.0, 1e308]) for key in OBJECTIVES}
             if number % 3:

@@ -17,9 +17,10 @@ import logging
 import os
 import signal
 import sys
+from threading import Lock
 from typing import Callable, Iterator
 
-from trial_runner.protocol import Decoder
+from trial_runner.protocol import Decoder, encode
 from trial_runner.tuner_host.verbs import Message, Verbs
 
 STACK_FILE = "NNI_MANAGER_STACK_FILE"
@@ -27,6 +28,8 @@ CHECKPOINT_FOLDER = "NNI_CHECKPOINT_DIRECTORY"
 _READ_SIZE = 1 << 16
 #: From <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
+
+_NEWS = encode({"event": "proposals"})
 
 _log = logging.getLogger("tuner_host")
 
@@ -39,10 +42,12 @@ def serve(verbs: Verbs) -> None:
     _start_log()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent
     forget_stacks = _show_stacks_on_signal()
+    sending = Lock()
+    verbs.on_news = lambda: _send_news(answers, sending)
     try:
         for request in _messages(requests):
             forget_stacks()
-            _send(answers, verbs.answer(request))
+            _send(answers, verbs.answer(request), sending)
     except BrokenPipeError:
         _log.debug("the answers have no reader any more")
     verbs.close()
@@ -108,10 +113,18 @@ def _messages(requests: int) -> Iterator[Message]:
         yield from decoder.feed(data)
 
 
-def _send(answers: int, frame: bytes) -> None:
+def _send(answers: int, frame: bytes, sending: Lock) -> None:
     view = memoryview(frame)
-    while view:
-        view = view[os.write(answers, view) :]
+    with sending:
+        while view:
+            view = view[os.write(answers, view) :]
+
+
+def _send_news(answers: int, sending: Lock) -> None:
+    try:
+        _send(answers, _NEWS, sending)
+    except OSError:
+        _log.debug("the news has no reader any more")
 
 
 def _end() -> None:

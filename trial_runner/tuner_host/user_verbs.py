@@ -21,6 +21,7 @@ import sys
 import traceback
 from typing import Any, Callable
 
+from trial_runner.tuner_host.threaded_tuner import ThreadedTuner
 from trial_runner.tuner_host.user_advisor import UserAdvisor, base_of, make_instance
 from trial_runner.tuner_host.user_tuner import UserAssessor, UserTuner
 from trial_runner.tuner_host.verbs import HostedTuner, Message, Verbs
@@ -64,7 +65,8 @@ def _make_tuner(spec: Message) -> HostedTuner:
     loaded = _load(spec)
     base = base_of(loaded)
     if base is None:
-        return UserTuner(loaded(**_arguments(spec)))
+        hosted = ThreadedTuner if spec.get("multi_thread") else UserTuner
+        return hosted(loaded(**_arguments(spec)))
     instance, channel = make_instance(lambda: loaded(**_arguments(spec)), base)
     return UserAdvisor(instance, channel, base)
 

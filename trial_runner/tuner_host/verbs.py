@@ -3,29 +3,34 @@
 ==============  =========================================================  =======================================
 verb            arguments                                                  result
 ==============  =========================================================  =======================================
-start           search_space, tuner (or null), assessor (or null),         {proposes_ahead, watches}
+start           search_space, tuner (or null), assessor (or null),         {proposes_ahead, watches, withdraws}
                 history, unfinished, imported
 propose         ids                                                        {proposals: [{parameter_id,
                                                                            parameters [, continues]}],
-                                                                           exhausted}
+                                                                           exhausted [, owed]}
 learn           results                                                    {}
 judge           trials: [{trial_id, parameter_id, values, from             {stop: [trial_id]}
                 [, steps, earlier]}]
-search_space    search_space                                               {}
-import          data: [{parameter, value}]                                 {}
+search_space    search_space [, withdrawn]                                 {withdraws}
+import          data: [{parameter, value}] [, withdrawn]                   {}
+adopt           trials [, withdrawn]                                       {}
 state           –                                                          {tuner: a few figures}
 ==============  =========================================================  =======================================
+
+Proposals that a tuner generates in threads of its own are `owed`. The event ``proposals`` says that one of them is
+ready for the next `propose`, which may ask for no others.
 
 `tuner` and `assessor`: {name, class_name, code_directory, class_args}, either a name or a class; of tuner and assessor
 of one experiment each is null in the process that does not run it. `tuner` has `expected`, too, for our own: {trials: a
 number or null, concurrency}. `history` and `results`, in the order of ends:
 {parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
-`unfinished`, in the order of creation: {parameter_id, parameters, trial_id, source}. `imported`: one list of
-{parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose trial
-this one's begins. `values`: all intermediate results so far, of which the first `from` have been
-judged before. `steps`: of these results, where the trial reported some, and `earlier`: [[step, value]] of the attempts
-that it continues; with `intermediates`, too. `watches`: the tuner wants them, too. A tuner that stops trials may do so
-at any time: each answer may have `stop`.
+`unfinished`, in the order of creation, and `trials`: {parameter_id, parameters, trial_id, source}. `withdrawn`: ids of
+proposals that become no trials; `withdraws`: their parameters are proposed again, or other ones. `imported`: one list
+of {parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose
+trial this one's begins. `values`: all intermediate results so far, of which the first `from` have been judged before.
+`steps`: of these results, where the trial reported some, and `earlier`: [[step, value]] of the attempts that it
+continues; with `intermediates`, too. `watches`: the tuner wants them, too. A tuner that stops trials may do so at any
+time: each answer may have `stop`.
 
 An exception in a verb is answered as an error of kind ``raised``, with the traceback as `details`.
 """
@@ -48,8 +53,17 @@ class HostedTuner(ABC):
 
     #: Whether proposals may be asked for before the results that could improve them are in.
     proposes_ahead = False
+    #: Number of proposals that are being generated, as of the last `propose`.
+    owed = 0
+    #: Called by a thread of the tuner's that has a proposal.
+    on_news: Callable[[], None]
     #: Whether it is told intermediate results, as NNI's advisors are.
     watches = False
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether unused proposals may be withdrawn at any time, as others take their place."""
+        return False
 
     @abstractmethod
     def load_checkpoint(self) -> None:
@@ -76,6 +90,12 @@ class HostedTuner(ABC):
 
     @abstractmethod
     def import_data(self, data: List[Message]) -> None: ...
+
+    def adopt(self, trial: Message) -> None:  # noqa: B027 - as in NNI, users' classes hear of it when it has ended
+        """A running trial with a user's parameters."""
+
+    def withdraw(self, parameter_ids: List[int]) -> None:  # noqa: B027 - NNI's classes cannot take back a proposal
+        """Proposals that become no trials."""
 
     def watch(self, trials: List[Message]) -> None:  # noqa: B027 - most tuners go by final results
         """Intermediate results of running trials, as for `judge`."""
@@ -129,6 +149,8 @@ class Verbs:
         self._sentences = sentences
         self._tuner: Optional[HostedTuner] = None
         self._assessor: Optional[HostedAssessor] = None
+        #: Called by any thread: there is a proposal that was owed.
+        self.on_news: Callable[[], None] = lambda: None
         self._verbs: Dict[str, Callable[[Message], Message]] = {
             "start": self._start,
             "propose": self._propose,
@@ -136,6 +158,7 @@ class Verbs:
             "judge": self._judge,
             "search_space": self._search_space,
             "import": self._import,
+            "adopt": self._adopt,
             "state": lambda _: {"tuner": self._started.state()},
         }
 
@@ -167,19 +190,20 @@ class Verbs:
             if algorithm is not None and has_past:
                 algorithm.load_checkpoint()
         if tuner is not None:
+            tuner.on_news = self.on_news
             tuner.update_search_space(request["search_space"])
             tuner.restore(request["history"], request["unfinished"], request["imported"])
         self._end_trials(request["history"])
         self._tuner = tuner
         what = "tuner" if tuner is not None else "assessor"
         _log.info("%s started, %d earlier results", what, len(request["history"]))
-        proposes_ahead, watches = (tuner.proposes_ahead, tuner.watches) if tuner is not None else (False, False)
-        return {"proposes_ahead": proposes_ahead, "watches": watches}
+        return {name: getattr(tuner, name, False) for name in ("proposes_ahead", "watches", "withdraws")}
 
     def _propose(self, request: Message) -> Message:
         made, exhausted = self._started.propose(request["ids"])
         proposals = [self._proposal(number, values) for number, values in made]
-        return {"proposals": proposals, "exhausted": exhausted}
+        answer = {"proposals": proposals, "exhausted": exhausted}
+        return {**answer, "owed": self._started.owed} if self._started.owed else answer
 
     def _proposal(self, number: int, values: Any) -> Message:
         continued = self._started.continues(number)
@@ -199,12 +223,24 @@ class Verbs:
         return {"stop": [trial["trial_id"] for trial in request["trials"] if not self._may_go_on(trial)]}
 
     def _search_space(self, request: Message) -> Message:
+        self._withdraw(request)
         self._started.update_search_space(request["search_space"])
-        return {}
+        return {"withdraws": self._started.withdraws}
 
     def _import(self, request: Message) -> Message:
+        self._withdraw(request)
         self._started.import_data(request["data"])
         return {}
+
+    def _adopt(self, request: Message) -> Message:
+        self._withdraw(request)
+        for trial in request["trials"]:
+            self._started.adopt(trial)
+        return {}
+
+    def _withdraw(self, request: Message) -> None:
+        if request.get("withdrawn"):
+            self._started.withdraw(request["withdrawn"])
 
     @property
     def _started(self) -> HostedTuner:

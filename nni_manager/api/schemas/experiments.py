@@ -75,7 +75,11 @@ class NewEndpoint(Sent):
     port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         default=None,
         description="TCP port; 0: any free one. null: none where the daemon's service shows the experiment, or nothing "
-        "is to listen; else 8080, or the next port that is free.",
+        "is to listen; else `firstPort`, or the next port that is free.",
+    )
+    first_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        default=None,
+        description="First TCP port to try without a `port`; 0: any free one. null: `port` in the daemon's settings.",
     )
     url_prefix: str = Field(default="", description="What stands before every path; empty: nothing.", max_length=400)
 

@@ -57,3 +57,11 @@ class Provenance(Sent):
     seed: int | None = Field(description="The seed in the tuner's `classArgs`; null: it draws its own.")
     python: CallersPython = Field(description="The Python of the caller, and what is installed in it.")
     code: CodeState = Field(description="The code directory in git.")
+    experiment_file: str = Field(
+        default="", max_length=_TEXT, description="Path of the experiment file on the manager's machine; empty: none."
+    )
+    experiment_file_digest: str = Field(
+        default="",
+        max_length=64,
+        description="SHA-256 of what it said when the experiment was created, with the files that it names.",
+    )

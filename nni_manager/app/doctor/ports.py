@@ -10,7 +10,6 @@ from nni_manager.app.doctor.finding import CheckFinding, failure, ok, told, warn
 from nni_manager.app.listening import ports, trial_listener, trial_tls
 from nni_manager.app.listening.ports import SHORTEST_TOKEN, is_loopback
 from nni_manager.config.settings import Settings
-from nni_manager.domain.endpoint import DEFAULT_PORT
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
 
@@ -23,8 +22,6 @@ def look(settings: Settings) -> Iterator[CheckFinding]:
         yield _trial_port(settings, trial_port, ours)
     if settings.trial_tls_certificate or settings.trial_tls_key:
         yield _certificate(settings)
-    if DEFAULT_PORT not in (settings.port, trial_port):
-        yield _port("endpoint port", settings.host, DEFAULT_PORT, "", ours)
 
 
 def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> CheckFinding:

@@ -20,7 +20,7 @@ from nni_manager.app.listening import ports
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import Reserved, http_address, reserve, reserve_in_thread
 from nni_manager.config.settings import Settings
-from nni_manager.domain.endpoint import DEFAULT_PORT, Endpoint, EndpointWish
+from nni_manager.domain.endpoint import Endpoint, EndpointWish
 from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniManagerError
 from nni_manager.platform_kit.tasks import ended
 
@@ -124,7 +124,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two attempts to open a recorded endpoint: no event reports a free port.
 _AGAIN_S = 2.0
-#: Ports, from 8080 up, that are tried when none was requested.
+#: Ports, from the first one up, that are tried when none was requested.
 _NEXT_PORTS = 200
 #: Wildcard address → the loopback address that local users connect to.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (named, not bound)
@@ -218,14 +218,14 @@ class EndpointSockets:
             ports.check_exposure(self._settings)
 
     async def _open_any(self, experiment_id: str, wish: EndpointWish) -> Endpoint:
-        for port in range(DEFAULT_PORT, DEFAULT_PORT + _NEXT_PORTS):
+        first = self._settings.port if wish.first is None else wish.first
+        tried = range(first, min(first + _NEXT_PORTS, 65536)) if first else (0,)
+        for port in tried:
             try:
                 return await self._open(experiment_id, EndpointWish(port=port, prefix=wish.prefix))
             except AlreadyOwned:
                 continue
-        raise AlreadyOwned(
-            f"ports {DEFAULT_PORT} to {DEFAULT_PORT + _NEXT_PORTS - 1} are all in use; choose another with --port"
-        )
+        raise AlreadyOwned(f"ports {tried[0]} to {tried[-1]} are all in use; choose another with --port")
 
     async def _open(self, experiment_id: str, wish: EndpointWish) -> Endpoint:
         assert wish.port is not None

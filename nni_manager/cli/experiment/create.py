@@ -24,6 +24,7 @@ from nni_manager.cli.session import (
     tuner_python_option,
 )
 from nni_manager.client.caller import is_text, program
+from nni_manager.domain.environment import PORT_VARIABLE
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.programs import progress
 from nni_manager.programs.following import FollowedExperiment
@@ -45,7 +46,10 @@ _directory = click.option(
 
 
 def _port(function: Function) -> Function:
-    text = "A port of its own: its page, and NNI's API; 0: any free one.  [default: 8080 or above, where no service is]"
+    text = (
+        "A port of its own: its page, and NNI's API; 0: any free one.  [default where no service is: $NNI_MANAGER_PORT,"
+        " else 8080, or the next free one]"
+    )
     return click.option("--port", "-p", type=click.IntRange(0, 65535), help=text)(function)
 
 
@@ -190,7 +194,13 @@ def _as_nni(id: str, page: str) -> str:
 
 def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
     """The endpoint to ask for. Without a port the daemon decides: it opens none if its service has the page."""
-    return {"port": port, "urlPrefix": url_prefix or ""}
+    wish: dict[str, Any] = {"port": port, "urlPrefix": url_prefix or ""}
+    variable = os.environ.get(PORT_VARIABLE, "")
+    if port is not None or not variable or current().is_remote:
+        return wish
+    if not (variable.isdecimal() and int(variable) <= 65535):
+        raise InvalidInput(f"{PORT_VARIABLE}: must be a port from 0 to 65535, not {variable!r}")
+    return {**wish, "firstPort": int(variable)}
 
 
 def _absolute(path: str | None) -> str | None:

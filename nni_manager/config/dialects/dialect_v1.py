@@ -216,7 +216,7 @@ def _translation(services: list[_Service]) -> Translation:
 #: Fields of the top level that NNI 3.0 does not know and that change nothing here → why.
 _IDLE: Mapping[str, str] = {
     "multiPhase": "it changes nothing, and NNI 3.0 does not know it",
-    "deprecated": "it changes nothing, and NNI 3.0 does not know it",
+    "deprecated": "NNI 3.0 does not know it",
 }
 #: Fields of the top level that only nni_manager has.
 _OURS = tuple(marked("ours"))

@@ -16,7 +16,7 @@ from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.config.literal_secrets import judge_literals
 from nni_manager.config.reading import scalars
 from nni_manager.config.reading.document import Path
-from nni_manager.config.reading.scalars import seconds, whole_seconds
+from nni_manager.config.reading.scalars import kind, seconds, whole_seconds
 from nni_manager.config.reading.source import Source
 from nni_manager.config.sections.algorithm_section import judge_algorithms, read_algorithm, read_objectives
 from nni_manager.config.sections.experiment_model import FIELDS, Experiment, marked
@@ -151,11 +151,27 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     judge(sections, ("trainingService",), fields, source)
     judge_literals(fields.get("trialCommand"), sections, source)
     _check_trial_file(fields, sections, source)
-    if top.has("deprecated"):
-        source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
+    _judge_deprecated(top, fields, source)
     source.check()
     canonical = {name: fields[name] for name in FIELDS if name != "multiPhase" and fields.get(name) is not None}
     return replace(to_spec(canonical), warnings=source.warnings)
+
+
+_MULTI_THREAD = "multiThread"
+
+
+def _judge_deprecated(top: Section, fields: Mapping[str, Any], source: Source) -> None:
+    """Warns of what has no effect: everything but `multiThread` with a tuner of the user's own."""
+    deprecated = fields.get("deprecated")
+    if deprecated is None:
+        return
+    if deprecated.keys() != {_MULTI_THREAD}:
+        source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
+    value, place = deprecated.get(_MULTI_THREAD, False), ("deprecated", _MULTI_THREAD)
+    if not isinstance(value, bool):
+        source.refuse(place, f"must be true or false, not {kind(value)}")
+    elif value and "className" not in (fields.get("tuner") or {}):
+        source.warn(place, "NO_EFFECT", "changes nothing for a built-in tuner, which waits for no other trial")
 
 
 def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:

@@ -229,8 +229,8 @@ def _index_list(raw: object) -> list[int]:
 
 _WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **{form: True for word in ("true", "yes", "on") for form in (word, word.capitalize(), word.upper())},
+    **{form: False for word in ("false", "no", "off") for form in (word, word.capitalize(), word.upper())},
 }
 _INT = re.compile(r"[-+]?[0-9]{1,300}")
 _BASED_INT = re.compile(r"0(?:x[0-9a-fA-F]{1,300}|o[0-7]{1,300})")
@@ -239,7 +239,8 @@ _SPECIAL_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 def plain_value(text: str) -> bool | int | float | str | None:
-    """The value of an unquoted scalar, as YAML 1.2 reads it; its text where it is no number, truth value or null.
+    """The value of an unquoted scalar, or its text. Numbers are those of YAML 1.2, truth values those of YAML 1.1, in
+    which NNI's files are written: ``yes``, ``no``, ``on`` and ``off``, too.
 
     Variables of the environment are read so, too, and need no YAML library for it.
     """

@@ -1,9 +1,9 @@
 """A text in YAML or JSON → a `Document`, read here or, where it is large, in a process of its own.
 
-Values are what JSON can hold. Scalars follow YAML 1.2, keys are text, nothing is constructed from tags. Depth, expanded
-size and work are bounded, so that no file can exhaust the daemon; and reading ends with its time limit. The process
-ends after some seconds whatever the YAML library does then. A thread could not be ended: it would outlive the request
-that it reads for, and the end of the daemon.
+Values are what JSON can hold. `scalars.plain_value` reads scalars, keys are text, nothing is constructed from tags.
+Depth, expanded size and work are bounded, so that no file can exhaust the daemon; and reading ends with its time limit.
+The process ends after some seconds whatever the YAML library does then. A thread could not be ended: it would outlive
+the request that it reads for, and the end of the daemon.
 """
 
 from __future__ import annotations

@@ -233,7 +233,9 @@ class Experiment(Part):
     )
     shared_storage: Any = _section("A folder that the manager and its trials mount; see below.")
     deprecated: dict[str, Any] | None = _field(
-        "Fields of the first format that nothing goes by: `multiThread` and the like.", marks={"opaque": True}
+        "Fields of the first format without a place in the second one. With `multiThread: true`, each proposal of your"
+        " own tuner is generated in a thread of its own and may wait for the result of another trial.",
+        marks={"opaque": True},
     )
 
 

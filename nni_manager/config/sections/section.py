@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from nni_manager.config.reading.document import Path, fold
 from nni_manager.config.reading.source import Source
-from nni_manager.domain.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-_ALGORITHMS = ("tuner", "assessor", "advisor")
-_OF_ALGORITHM = ("className", "codeDirectory", "classArgs")
-_ARGUMENTS = ("optimize_mode",)
 
 T = TypeVar("T")
 
@@ -80,7 +72,7 @@ class Section:
     def _admit(self, key: str, value: object) -> None:
         name = self._names.get(fold(key)) or self._other_names.get(fold(key))
         if name is None:
-            self._refuse_unknown(key)
+            self._refuse_unknown(key, value)
         elif name in self._values:
             self._source.refuse((*self.path, key), f"is another spelling of {name}, which is given too; keep one")
         elif value is not None:
@@ -94,12 +86,12 @@ class Section:
         self._misspelled.add(name)
         self._source.expect_no_more((*self.path, name))
 
-    def _refuse_unknown(self, key: str) -> None:
+    def _refuse_unknown(self, key: str, value: object) -> None:
         if (here := self._foreign_names.get(fold(key))) is not None:
             self._expect_no_more(here)
             return self._source.refuse((*self.path, key), f"is how NNI's other config format calls it; write {here}")
 
-        if where := place_of(key, self.path, self._source):
+        if where := _place_of(key, value, self.path, self._source):
             return self._source.refuse((*self.path, key), f"is not known here; it belongs {where}")
         guess = nearest(key, self._names.values())
         if guess:
@@ -116,48 +108,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return next((folded[match] for match in difflib.get_close_matches(fold(word), folded, n=1)), "")
 
 
-def place_of(key: str, path: Path, source: Source) -> str:
-    """Where a field that is unknown at `path` belongs: ``at the top of the file``, ``in trainingService``; empty: it
-    belongs nowhere."""
-    given = source.document.top if source.document is not None else {}
-    if not given or fold("trainingServicePlatform") in given:
-        return ""
-    here = ".".join(str(step) for step in path if isinstance(step, str))
-    return next((where for name, place, where in _fields(given) if fold(name) == fold(key) and place != here), "")
+def _place_of(key: str, value: object, path: Path, source: Source) -> str:
+    from nni_manager.config.sections.field_places import place_of  # brings pydantic, for an error alone
 
-
-def _fields(given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(name, path of its section, the same in words) of every field that the file could have. `given`: the values at
-    its top, by folded name."""
-    from nni_manager.config.sections.experiment_model import FIELDS  # brings pydantic, for an error alone
-
-    sections = [one for one in _ALGORITHMS if one in given]
-    for section in sections:  # before the field of that name which stands instead of a tuner
-        yield from ((name, f"{section}.classArgs", f"in {section}.classArgs") for name in _ARGUMENTS)
-    yield from ((name, "", "at the top of the file") for name in FIELDS)
-    yield from _of_platforms(given.get("trainingservice"))
-    for section in sections:
-        yield from ((name, section, f"in {section}") for name in _OF_ALGORITHM)
-
-
-def _of_platforms(raw: object) -> Iterator[tuple[str, str, str]]:
-    from nni_manager.platform_kit import registry
-
-    for section in raw if isinstance(raw, list) else [raw]:
-        values = section if isinstance(section, dict) else {}
-        name = next((str(values[key]) for key in values if fold(key) == "platform"), "")
-        try:
-            model = registry.find(name).config
-        except InvalidInput:
-            continue
-        yield from _of_model(model, "trainingService", "trainingService")
-
-
-def _of_model(model: type[BaseModel], path: str, words: str) -> Iterator[tuple[str, str, str]]:
-    from nni_manager.config.sections.model_fields import fields_of, models_in
-
-    for name, field in fields_of(model).items():
-        yield name, path, f"in {words}"
-        for inner in models_in(field.annotation):
-            above = f"{path}.{name}"
-            yield from _of_model(inner, above, f"each entry of {above}" if "list[" in str(field.annotation) else above)
+    return place_of(key, value, path, source)

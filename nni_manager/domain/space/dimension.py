@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,14 +37,15 @@ class Choice:
         return (self.index(value) + 0.5) / len(self.options)
 
     def index(self, value: object) -> int:
-        """The index of an option. Raises ValueError when it is none."""
-        for index, option in enumerate(self.options):
-            if _same(option, value):
-                return index
+        """The index of the first equal option, or of one that is equal but for rounding. Raises ValueError."""
+        for same in (_same, _nearly_same):
+            for index, option in enumerate(self.options):
+                if same(option, value):
+                    return index
         raise ValueError(f"{value!r} is not among the options")
 
     def contains(self, value: object) -> bool:
-        return any(_same(option, value) for option in self.options)
+        return any(_same(option, value) or _nearly_same(option, value) for option in self.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +66,18 @@ class Integer:
         return self.low + _slot(unit, self.size)
 
     def unit(self, value: object) -> float:
-        assert isinstance(value, int)
-        return (value - self.low + 0.5) / self.size
+        return (self.index(value) + 0.5) / self.size
+
+    def index(self, value: object) -> int:
+        """The index of a value that the dimension contains."""
+        assert isinstance(value, int | float)
+        return int(value) - self.low
 
     def contains(self, value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value < self.high
+        """Whether it is a whole number within the bounds; JSON of other programs may have 3.0 for 3."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+            return False
+        return self.low <= value < self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +101,23 @@ class Real:
             return 1
         if self.step is None or self.step < math.ulp(max(-self.first, self.second)):
             return None  # floating-point numbers of that size lie further apart than multiples of `step`
-        return round(self.second / self.step) - round(self.first / self.step) + 1
+        return self.multiples(self.second) - self.multiples(self.first) + 1
 
     def point(self, index: int) -> float:
         if self.step is None:
             return self.first
-        return self._clipped((round(self.first / self.step) + index) * self.step)
+        return self._clipped(self.multiple(self.multiples(self.first) + index))
+
+    def multiple(self, count: int) -> float:
+        """That multiple of the step, as a person writes it: 3 times 0.1 is 0.3, and 3 times 0.3333333333333333 is 1."""
+        assert self.step is not None
+        product, exact = count * self.step, float(count * Decimal(repr(self.step)))
+        return exact if len(repr(exact)) < len(repr(product)) and math.isfinite(exact) else product
+
+    def multiples(self, value: float) -> int:
+        """How often the step is in a value, rounded."""
+        assert self.step is not None
+        return round(value / self.step)
 
     def quantile(self, unit: float) -> float:
         if self.normal:  # 0 and 1 are infinitely far away
@@ -133,7 +153,7 @@ class Real:
 
     def _rounded(self, value: float) -> float:
         if self.step is not None and math.isfinite(value / self.step):
-            value = round(value / self.step) * self.step
+            value = self.multiple(self.multiples(value))
         return value if self.normal else self._clipped(value)
 
     def _clipped(self, value: float) -> float:
@@ -146,6 +166,16 @@ Dimension = Choice | Integer | Real
 def _same(option: object, value: object) -> bool:
     # to Python, True equals 1
     return option == value and isinstance(option, bool) == isinstance(value, bool)
+
+
+def _nearly_same(option: object, value: object) -> bool:
+    """Whether both are numbers that are equal but for rounding: 0.3 and 0.30000000000000004."""
+    return (
+        isinstance(option, float)
+        and isinstance(value, float)
+        and math.isfinite(value)
+        and math.isclose(option, value, rel_tol=1e-12)
+    )
 
 
 def _slot(unit: float, count: int) -> int:

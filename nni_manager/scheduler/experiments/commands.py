@@ -19,7 +19,7 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.scheduler.disk import Disk
-from nni_manager.scheduler.experiments import command_writes, experiment_folder, preflight
+from nni_manager.scheduler.experiments import command_writes, edited_file, experiment_folder, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
@@ -143,6 +143,21 @@ class ExperimentCommands:
         """
         async with self._supervisor.turn(id):
             await self._launcher.resume(id, how)
+            await self._warn_of_edited_file(id)
+
+    async def _warn_of_edited_file(self, id: str) -> None:
+        """Sets or clears the warning that an edit of the experiment file has no effect."""
+        experiment = self._supervisor.get(id)
+        if experiment is None:
+            return
+        await self.provenance.settled(id)
+        origin = await experiment.database.read(experiments.provenance)
+        canonical, data_dir = experiment.spec.canonical, self._shared.settings.data_dir
+        warning = await asyncio.to_thread(edited_file.look, id, origin or {}, canonical, data_dir)
+        if warning is None:
+            self._shared.warnings.clear(id, edited_file.CODE)
+        else:
+            self._shared.warnings.set(id, warning)
 
     async def view(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
         """Opens a stopped experiment for reading only; `stop` ends that.
@@ -252,6 +267,7 @@ class ExperimentCommands:
         require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._shared.clock()
         added = await experiment.command(lambda c: command_writes.add_trial(c, parameters, most, now_ms, repeats))
+        experiment.loop.feed.adopt(added["id"], values)
         experiment.loop.wake()
         return added
 

@@ -238,6 +238,7 @@ class Build:
             reported=self.row.ended_trials,
             patience_s=self.shared.settings.tuner_patience_s,
             wake=inbox.wake,
+            warn=lambda warning: self.shared.warnings.set(self.row.id, warning),
         )
 
     def _messages(self, inbox: Inbox, feed: TunerFeed) -> JobMessages:

@@ -35,6 +35,8 @@ class Submission:
     endpoint: EndpointWish | None = None
     #: What the caller recorded where its code is, as REST has it; None: the daemon looks.
     provenance: Mapping[str, object] | None = field(default=None, repr=False)
+    #: Path and digest of the experiment file, as the record of provenance has them; empty: it is not on this machine.
+    file_record: Mapping[str, str] = field(default_factory=dict)
     #: Folder of uploaded code, named in `spec`, which the experiment copies. None: none was uploaded.
     sent_code: Path | None = None
 

@@ -18,12 +18,12 @@ from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec
 from nni_manager.domain.metrics import default_number
 from nni_manager.domain.objectives import Goals
 from nni_manager.domain.space import search_space
+from nni_manager.domain.space.parameters import text_of
 from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.experiment import history
 from nni_manager.tuners import batch
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
-from nni_manager.tuners.same_parameters import text_of
 
 Entry = Mapping[str, object]
 

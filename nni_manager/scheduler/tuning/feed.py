@@ -12,13 +12,15 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
 from nni_manager.domain import direction
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, LiveSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Hold, HoldCode, LiveSpec
+from nni_manager.domain.metrics import default_number
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning import imported_results
@@ -35,11 +37,14 @@ DEATHS_WITHIN_S = 600.0
 #: bound saves short trials a call for every second one.
 MIN_AHEAD, MAX_AHEAD = 16, 32
 
+#: Intermediate results of a running trial from which on it is said that the assessor can judge none of them.
+FEW_VALUES = 3
+
 Item = dict[str, Any]
 
 
 class TunerFeed:
-    """`wake`: called after proposals, an assessment or a failure."""
+    """`wake`: called after proposals, an assessment or a failure; `warn`: with what users should know, once each."""
 
     def __init__(
         self,
@@ -50,17 +55,26 @@ class TunerFeed:
         reported: int,
         patience_s: float,
         wake: Callable[[], None],
+        warn: Callable[[ExperimentWarning], None] = lambda _: None,
     ) -> None:
         self._live = spec
         self._database = database
         self._wake = wake
-        self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake)
+        self._warn = warn
+        #: The assessor's results were found usable, or the warning that they are not was given.
+        self._has_judged = False
         self._work = asyncio.Event()
+        self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake, on_news=self._work.set)
         self._deaths: deque[float] = deque()
         #: Unused proposals in order; the loop removes those that became trials.
         self.proposals: deque[Proposal] = deque()
-        #: Number of proposals requested and not received.
-        self.asked = 0
+        #: Ids of dropped proposals that the tuner does not know to be dropped.
+        self._withdrawn: set[int] = set()
+        #: No turn is making trials of the proposals.
+        self._settled = asyncio.Event()
+        self._settled.set()
+        #: Number of proposals requested and not received, and of those among them that the tuner is generating.
+        self.asked, self._owed = 0, 0
         #: Highest end order of the results handed over; earlier ends are in the history at the start.
         self.reported = reported
         #: The tuner has no more proposals for the results it knows.
@@ -74,6 +88,8 @@ class TunerFeed:
         self.next_parameter_id = 0
         #: Whether the tuner wants intermediate results, as users' advisors do; None: not known before it is started.
         self._watches: bool | None = None
+        #: Whether the tuner proposes dropped parameters again, so that unused proposals may be dropped at any time.
+        self._withdraws = False
         self._resting = False
         self._results: list[Item] = []
         #: Trials that the assessor, or a tuner that stops trials, has to judge, in request order.
@@ -104,9 +120,19 @@ class TunerFeed:
         self.asked += count
         self._work.set()
 
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """While a turn may make trials of the proposals, none of them is withdrawn. `take` belongs in it."""
+        self._settled.clear()
+        try:
+            yield
+        finally:
+            self._settled.set()
+
     def take(self, parameter_ids: set[int]) -> None:
         """Removes proposals that became trials."""
         self.proposals = deque(p for p in self.proposals if p.parameter_id not in parameter_ids)
+        self._withdrawn -= parameter_ids
 
     def tell(self, results: Sequence[Item]) -> None:
         """Queues results of ended trials, in end order; they are not empty."""
@@ -115,6 +141,7 @@ class TunerFeed:
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
+            self._check_values(result["trial_id"], result.get("intermediates", ()))
             self._to_judge.pop(result["trial_id"], None)
             self._seen.pop(result["trial_id"], None)
         if not self._tuner.is_started and not self.asked:
@@ -130,16 +157,32 @@ class TunerFeed:
 
     def change_search_space(self) -> None:
         """Queues the change; drops unused proposals, which came from the old search space."""
-        self.proposals.clear()
-        self.exhausted = False
-        self._changes.append(("search_space", {"search_space": self.spec.search_space}))
-        self._work.set()
+        self._drop_proposals()
+        self._change("search_space", {"search_space": self.spec.search_space})
 
     def import_data(self, data: list[Item]) -> None:
-        """Queues imported results, [{parameter, value}], as they are stored already."""
-        self._changes.append(("import", {"data": data}))
+        """Queues imported results, [{parameter, value}], as they are stored already. A tuner that withdraws proposals
+        replaces the unused ones."""
+        if self._withdraws:
+            self._drop_proposals()
+        self._change("import", {"data": data})
+
+    def adopt(self, trial_id: str, parameters: object) -> None:
+        """Queues a trial that a user added, as it is stored already, for a tuner that repeats no trial."""
+        if self._withdraws:
+            self._drop_proposals()
+            given = {"parameter_id": None, "parameters": parameters, "trial_id": trial_id, "source": "customized"}
+            self._change("adopt", {"trials": [given]})
+
+    def _change(self, verb: str, arguments: Item) -> None:
         self.exhausted = False
+        self._changes.append((verb, arguments))
         self._work.set()
+        self._wake()
+
+    def _drop_proposals(self) -> None:
+        self._withdrawn |= {proposal.parameter_id for proposal in self.proposals}
+        self.proposals.clear()
 
     def rest(self) -> None:
         """Ends the process once the queue is empty, as the experiment is DONE.
@@ -181,10 +224,7 @@ class TunerFeed:
                 return
             await self._start_tuner()
         while self._changes:
-            verb, arguments = self._changes[0]
-            if verb == "import":
-                arguments = {"data": imported_results.parsed(arguments["data"])}
-            self._note_stops(await self._tuner.call(verb, **arguments))
+            await self._make_change(*self._changes[0])
             self._changes.pop(0)
         if self._results:
             results, self._results = self._results, []
@@ -195,6 +235,17 @@ class TunerFeed:
             await self._propose()
         elif self.asked:
             self._work.set()
+
+    async def _make_change(self, verb: str, arguments: Item) -> None:
+        await self._settled.wait()
+        if verb == "import":
+            arguments = {"data": imported_results.parsed(arguments["data"])}
+        if self._withdrawn:
+            arguments = {**arguments, "withdrawn": sorted(self._withdrawn)}
+            self._withdrawn.clear()
+        answer = await self._tuner.call(verb, **arguments)
+        self._withdraws = answer.get("withdraws", self._withdraws)
+        self._note_stops(answer)
 
     async def _start_tuner(self) -> None:
         """Starts a process with the history up to the results that were handed over. Later ones are sent as results,
@@ -213,6 +264,8 @@ class TunerFeed:
         self._results = [result for result in self._results if result["end_order"] > until]
         self._changes = [change for change in self._changes if change[1].get("data") not in imported]
         self.proposals.clear()
+        self._withdrawn.clear()
+        self._owed = 0
         self.exhausted = False
         expected = {"trials": self.spec.max_trial_number, "concurrency": self.spec.trial_concurrency}
         # for an assessor whose config does not say its own
@@ -220,7 +273,7 @@ class TunerFeed:
         started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
-            tuner={**asdict(self.spec.tuner), "expected": expected},
+            tuner={**asdict(self.spec.tuner), "expected": expected, "multi_thread": self.spec.multi_thread},
             assessor={**asdict(self.spec.assessor), "direction": mode} if self.spec.assessor else None,
             history=past,
             unfinished=open_trials,
@@ -233,25 +286,28 @@ class TunerFeed:
         judged again."""
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
-        self._watches = started["watches"]
+        self._watches, self._withdraws = started["watches"], started["withdraws"]
         self._to_judge.clear()
         if self.takes_intermediates:
             self._seen.clear()
             self._to_judge.update((trial["trial_id"], None) for trial in open_trials)
 
     async def _propose(self) -> None:
-        count = self.asked
+        count = self.asked - self._owed
         ids = list(range(self.next_parameter_id, self.next_parameter_id + count))
         answer = await self._tuner.call("propose", ids=ids)
         self._note_stops(answer)
         self.next_parameter_id += count
-        self.asked -= count
-        if any(change == "search_space" for change, _ in self._changes):
-            self._wake()  # proposals of the old search space
+        owed_before, self._owed = self._owed, answer.get("owed", 0)
+        settled = count + owed_before - self._owed
+        self.asked -= settled
+        if self._changes and (self._withdraws or any(change == "search_space" for change, _ in self._changes)):
+            self._withdrawn |= {item["parameter_id"] for item in answer["proposals"]}
+            self._wake()  # proposals of the old search space, or made without what is known now
             return
         items = answer["proposals"]
         self.proposals.extend(await self._with_continued(list(map(_proposal, items)), items))
-        self.exhausted = len(answer["proposals"]) < count
+        self.exhausted = len(items) < settled
         if self.exhausted and (self._results or self._changes):  # it did not know these when it was asked
             self.want(1)
         self._wake()
@@ -272,6 +328,9 @@ class TunerFeed:
         seen = {trial_id: self._seen_of(trial_id, attempt) for trial_id, attempt in attempts.items()}
         trials = [{**trial, "from": seen[trial["trial_id"]]} for trial in found]
         new = [trial for trial in trials if len(trial["values"]) > trial["from"]]
+        for trial in new:
+            if len(trial["values"]) >= FEW_VALUES:
+                self._check_values(trial["trial_id"], trial["values"])
         if new:
             self._note_stops(await self._tuner.call("judge", trials=new))
             self._seen.update((trial["trial_id"], (attempts[trial["trial_id"]], len(trial["values"]))) for trial in new)
@@ -280,6 +339,21 @@ class TunerFeed:
         """How many results of this attempt the current process has seen."""
         known, count = self._seen.get(trial_id, (attempt, 0))
         return count if known == attempt else 0
+
+    def _check_values(self, trial_id: str, values: Sequence[object]) -> None:
+        """Warns once if a built-in assessor cannot judge the first trial that has intermediate results."""
+        assessor = self.spec.assessor
+        if self._has_judged or assessor is None or assessor.class_name or not values:
+            return
+        self._has_judged = True
+        if any(default_number(value) is not None for value in values):
+            return
+        message = (
+            f"{assessor.name} judges no trial: intermediate results of trial {trial_id} have no number under the key"
+            " `default`. Report a number, or a dictionary with a number under `default`"
+        )
+        log.warning("%s", message)
+        self._warn(ExperimentWarning(code="NOTHING_TO_JUDGE", message=message))
 
     def _note_stops(self, answer: Item) -> None:
         """Any answer may name trials that are to be stopped."""
@@ -323,6 +397,7 @@ class TunerFeed:
         """Ends the tuner's process; open requests stay queued."""
         await self._tuner.end(kill=kill)
         self.proposals.clear()
+        self._owed = 0
         if self.failure is not None:
             self.asked = 0
 

@@ -82,13 +82,25 @@ _STACK_LOOK_S = 0.05
 class TunerHost:
     """The process of a tuner, an assessor or both; created by `start`, unusable after `close` or TunerDied."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, log_file: Path, stack_file: Path) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        mark: str,
+        log_file: Path,
+        stack_file: Path,
+        on_news: Callable[[], object],
+    ) -> None:
         self._process = process
+        self._on_news = on_news
         self._mark = mark
         self._log_file = log_file
         self._stack_file = stack_file
-        self._decoder = protocol.Decoder()
         self._number = 0
+        #: Request → its answer.
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        #: Why there are no more answers.
+        self._end: TunerDied | None = None
+        self._reading = asyncio.create_task(self._read(), name=f"answers of tuner process {process.pid}")
 
     @classmethod
     async def start(
@@ -100,9 +112,10 @@ class TunerHost:
         folder: Path,
         log_folder: Path,
         gpus: str,
+        on_news: Callable[[], object] = lambda: None,
     ) -> TunerHost:
-        """`command`: Python with arguments, run in `directory`; `folder`: for the tuner's checkpoints. Raises TunerDied
-        if it cannot start."""
+        """`command`: Python with arguments, run in `directory`; `folder`: for the tuner's checkpoints; `on_news`:
+        called when an owed proposal is ready. Raises TunerDied if it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
         mark = new_mark(log_folder)
         variables = {
@@ -127,7 +140,7 @@ class TunerHost:
                 )
         except OSError as error:
             raise TunerDied(f"the tuner cannot be started with {command[0]}: {error}") from error
-        return cls(process, mark, log_file, stack_file)
+        return cls(process, mark, log_file, stack_file, on_news)
 
     @property
     def pid(self) -> int:
@@ -176,25 +189,65 @@ class TunerHost:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
+        self._reading.cancel()
+        await asyncio.wait({self._reading})
         await asyncio.to_thread(end_orphans, self._mark)
 
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        if self._end is not None:
+            raise self._end
+        assert self._process.stdin is not None
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[request["id"]] = answer
         try:
             self._process.stdin.write(protocol.encode(request))
             await self._process.stdin.drain()
-            while data := await self._process.stdout.read(1 << 16):
-                for message in self._decoder.feed(data):
-                    if message.get("id") == request["id"]:
-                        return message
         except (ConnectionError, RuntimeError):  # the pipe is closed; uvloop raises RuntimeError
-            with suppress(ProcessLookupError):
-                self._process.kill()  # unusable without its pipes
+            self._kill()
+        try:
+            return await answer
+        finally:
+            del self._answers[request["id"]]
+
+    async def _read(self) -> None:
+        """Hands out answers until the process ends."""
+        try:
+            self._end = await self._read_frames() or await self._died()
+        except asyncio.CancelledError:
+            self._end = TunerDied("the tuner's process was ended")
+            raise
+        finally:
+            for answer in self._answers.values():
+                if not answer.done():
+                    assert self._end is not None
+                    answer.set_exception(self._end)
+
+    async def _read_frames(self) -> TunerDied | None:
+        """The fault that makes the process unusable; None: its output has ended."""
+        assert self._process.stdout is not None
+        decoder = protocol.Decoder()
+        try:
+            while data := await self._process.stdout.read(1 << 16):
+                for message in decoder.feed(data):
+                    if "event" in message:
+                        self._on_news()
+                    elif (answer := self._answers.get(message["id"])) is not None and not answer.done():
+                        answer.set_result(message)
+        except (ConnectionError, RuntimeError):
+            self._kill()
         except (ValueError, protocol.FrameTooLarge) as error:
-            raise TunerDied(f"the tuner's process sent something that is no answer: {error}") from error
+            return TunerDied(f"the tuner's process sent something that is no answer: {error}")
+        return None
+
+    async def _died(self) -> TunerDied:
         code = await self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        raise TunerDied(f"the tuner's process ended ({how})", _text_of(self._log_file)[-4000:])
+        return TunerDied(f"the tuner's process ended ({how})", _text_of(self._log_file)[-4000:])
+
+    def _kill(self) -> None:
+        """Ends the process, which is unusable without its pipes."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
 
 
 def _text_of(path: Path) -> str:
@@ -231,14 +284,14 @@ class TunerHosts:
         self._watches = False
 
     @classmethod
-    async def start(cls, place: HostPlace, spec: ExperimentSpec) -> TunerHosts:
+    async def start(cls, place: HostPlace, spec: ExperimentSpec, on_news: Callable[[], object]) -> TunerHosts:
         """The processes of tuner and assessor. Raises TunerDied when one cannot be started."""
-        tuner = await _start(place, spec, is_users=bool(spec.tuner.class_name))
+        tuner = await _start(place, spec, on_news, is_users=bool(spec.tuner.class_name))
         assessor = spec.assessor
         if assessor is None or bool(assessor.class_name) == bool(spec.tuner.class_name):
             return cls(tuner, tuner)
         try:
-            return cls(tuner, await _start(place, spec, is_users=bool(assessor.class_name)))
+            return cls(tuner, await _start(place, spec, on_news, is_users=bool(assessor.class_name)))
         except BaseException:
             await tuner.close(kill=True)
             raise
@@ -275,7 +328,7 @@ class TunerHosts:
         return await host.call(verb, patience_s=patience_s, on_silence=on_silence, **arguments)
 
 
-async def _start(place: HostPlace, spec: ExperimentSpec, *, is_users: bool) -> TunerHost:
+async def _start(place: HostPlace, spec: ExperimentSpec, on_news: Callable[[], object], *, is_users: bool) -> TunerHost:
     """Starts a process; users' classes start in the trials' folder, on which ``python3`` may depend, as with pyenv."""
     own = [sys.executable, "-m", "nni_manager.scheduler.tuning.process"]
     return await TunerHost.start(
@@ -285,6 +338,7 @@ async def _start(place: HostPlace, spec: ExperimentSpec, *, is_users: bool) -> T
         folder=place.folder,
         log_folder=place.log_folder,
         gpus=",".join(map(str, spec.tuner_gpu_indices or ())),
+        on_news=on_news,
     )
 
 
@@ -307,12 +361,15 @@ log = logging.getLogger(__name__)
 
 
 class WatchedTuner:
-    """`changed`: called when a silence begins, has a stack, or is over."""
+    """`changed`: called when a silence begins, has a stack, or is over; `on_news`: as of `TunerHost`."""
 
-    def __init__(self, place: HostPlace, *, patience_s: float, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, place: HostPlace, *, patience_s: float, changed: Callable[[], None], on_news: Callable[[], object]
+    ) -> None:
         self._place = place
         self._patience_s = patience_s
         self._changed = changed
+        self._on_news = on_news
         self._hosts: TunerHosts | None = None
         self._explaining: asyncio.Task[None] | None = None
         #: The hold while the current call takes too long; None: it does not.
@@ -332,7 +389,7 @@ class WatchedTuner:
 
     async def start(self, spec: ExperimentSpec) -> None:
         """Starts the processes. Raises TunerDied."""
-        self._hosts = await TunerHosts.start(self._place, spec)
+        self._hosts = await TunerHosts.start(self._place, spec, self._on_news)
 
     async def call(self, verb: str, **arguments: Any) -> Any:
         """Calls a verb and waits without a limit. Raises TunerRaised or TunerDied."""

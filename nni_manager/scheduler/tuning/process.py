@@ -37,6 +37,10 @@ class OwnTuner(HostedTuner):
         self._tuner = tuner
         self.proposes_ahead = tuner.proposes_ahead
 
+    @property
+    def withdraws(self) -> bool:
+        return self._tuner.withdraws
+
     def load_checkpoint(self) -> None:
         self._tuner.load_checkpoint()
 
@@ -57,6 +61,12 @@ class OwnTuner(HostedTuner):
     def learn(self, result: Message) -> None:
         self._tuner.learn(_result(result))
 
+    def adopt(self, trial: Message) -> None:
+        self._tuner.adopt(Pending(**_assignment(trial)))
+
+    def withdraw(self, parameter_ids: list[int]) -> None:
+        self._tuner.withdraw(parameter_ids)
+
     def import_data(self, data: list[Message]) -> None:
         self._tuner.import_data(data)
 
@@ -69,7 +79,8 @@ class OwnTuner(HostedTuner):
 
 def _make_tuner(spec: Message) -> HostedTuner:
     expected = spec.get("expected")
-    tuner = tuners.create(AlgorithmSpec(**{key: value for key, value in spec.items() if key != "expected"}))
+    others = ("expected", "multi_thread")
+    tuner = tuners.create(AlgorithmSpec(**{key: value for key, value in spec.items() if key not in others}))
     if expected is not None:
         tuner.expect(**expected)
     return OwnTuner(tuner)

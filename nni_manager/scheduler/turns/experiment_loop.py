@@ -226,10 +226,13 @@ class ExperimentLoop:
     async def _record(self, seen: Seen) -> Result:
         spec, here = self._spec.now, self._process_state()
         reported, assessed = self.feed.reported, self.feed.takes_intermediates
-        with tally.turns.measured():
-            return await self.database.write(
+        with tally.turns.measured(), self.feed.lending():
+            result = await self.database.write(
                 lambda c: take_turn(c, spec, seen, here, reported=reported, assessed=assessed)
             )
+            if added := {record.parameter_id for record in result.records if isinstance(record, d.AddTrial)}:
+                self.feed.take(added)
+        return result
 
     def _process_state(self) -> ProcessState:
         feed = self.feed
@@ -265,9 +268,6 @@ class ExperimentLoop:
 
     async def _act(self, result: Result) -> None:
         self.feed.next_parameter_id = max(self.feed.next_parameter_id, result.next_parameter_id)
-        added = {r.parameter_id for r in result.records if isinstance(r, d.AddTrial)}
-        if added:
-            self.feed.take(added)
         if result.to_tell:
             self.feed.tell(result.to_tell)
         ends = (record for record in result.records if isinstance(record, d.Finish | d.GiveUpAttempt))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nni_manager.domain.space.dimension import Choice as ChoiceDimension
+from nni_manager.domain.space.grid import number_of_points
 from nni_manager.domain.space.search_space import SearchSpace
-from nni_manager.tuners.grid import number_of_points
 
 #: Results up to which the model is used: with more, one proposal takes longer than trials may last.
 _MODEL_RESULTS = 200

@@ -11,9 +11,8 @@ on as if nothing had happened. numpy is imported with the first proposal of the 
 from __future__ import annotations
 
 import logging
-import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge
@@ -21,7 +20,6 @@ from annotated_types import Ge
 from nni_manager.domain.metrics import OptimizeModeName
 from nni_manager.tuners.auto import choice, start, steps
 from nni_manager.tuners.auto.choice import Choice
-from nni_manager.tuners.grid import combinations
 from nni_manager.tuners.learning import LearningTuner, Units
 
 if TYPE_CHECKING:
@@ -49,8 +47,6 @@ class Auto(LearningTuner):
         self._counted = 0
         #: What runs while a proposal is made.
         self._at_work: set[tuple[float, ...]] = set()
-        #: Points of a finite space, from which one is taken that is not known yet when no other way finds one.
-        self._rest: Iterator[dict[str, object]] = iter(())
 
     def expect(self, *, trials: int | None, concurrency: int) -> None:
         self._trials, self._concurrency = trials, concurrency
@@ -58,18 +54,11 @@ class Auto(LearningTuner):
     def forget(self) -> None:
         self._choice, self._model = None, None
         self._seen, self._counted = set(), 0
-        self._rest = combinations(self.space)
 
     def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
         chosen = self._chosen()
         if not self.space.places:
             return {}
-        parameters = self._suggested(chosen, parameter_id, source)
-        if chosen.points < math.inf and self._is_known(parameters):
-            return next((one for one in self._rest if not self._is_known(one)), parameters)
-        return parameters
-
-    def _suggested(self, chosen: Choice, parameter_id: int, source: random.Random) -> dict[str, object]:
         self._count_seen()
         if self._starts(chosen.start):
             return self._first_new(lambda attempt: self._start(parameter_id, attempt, source), source)

@@ -1,0 +1,111 @@
+"""The experiment file after the experiment was made: nothing reads it again, so `resume` says which edits have no
+effect.
+
+Its path and digest stand in the experiment's record of provenance, which a kill may have prevented: then nothing is
+said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os.path
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nni_manager.config import experiment_file
+from nni_manager.config.reading.source import read_text
+from nni_manager.domain.errors import ConfigInvalid
+from nni_manager.domain.experiment import ExperimentWarning
+
+CODE = "FILE_EDITED"
+#: Fields in the record of provenance.
+PATH, DIGEST = "experimentFile", "experimentFileDigest"
+#: Field → the command that changes it.
+_COMMANDS = {
+    "trialConcurrency": "concurrency {} -v NUMBER",
+    "maxTrialNumber": "trialnum {} -v NUMBER",
+    "maxExperimentDuration": "duration {} -v DURATION",
+    "searchSpace": "searchspace {} -f FILE",
+    "trainingService": "platform {} -f FILE",
+}
+#: Set by `--debug`, too.
+_OF_DEBUG = ("debug", "logLevel")
+_MOST_NAMED = 12
+
+
+def record(canonical: Mapping[str, object], directory: str, file: str) -> dict[str, str]:
+    """What is recorded of an experiment file in this folder, which was read as `canonical`; empty texts without a
+    file."""
+    if not (file and directory):
+        return {PATH: "", DIGEST: ""}
+    return {PATH: os.path.join(directory, os.path.basename(file)), DIGEST: _digest(canonical)}
+
+
+def look(
+    id: str, origin: Mapping[str, object], canonical: Mapping[str, object], data_directory: Path
+) -> ExperimentWarning | None:
+    """The warning about an edited file; None: it is as it was, or cannot be found. Blocks.
+
+    `canonical`: the experiment's config as it is now.
+    """
+    path = origin.get(PATH)
+    if not isinstance(path, str) or not os.path.isfile(path):
+        return None
+    try:
+        found = experiment_file.load(
+            read_text(path),
+            directory=Path(path).parent,
+            file=path,
+            working_directory=data_directory,
+            data_directory=data_directory,
+        ).canonical
+    except ConfigInvalid as error:
+        return _warning(path, f"It is not a valid experiment file now: {error.problems[0]}", "")
+    if _digest(found) == origin.get(DIGEST):
+        return None
+    names = _without_copies(_differences(found, canonical))
+    return _warning(path, f"These fields have no effect: {_listed(names)}", _advice(id, names)) if names else None
+
+
+def _without_copies(names: Iterator[str]) -> list[str]:
+    """The fields but for those that `--debug` sets, and for the copies that a training service has of the top level."""
+    found = list(dict.fromkeys(names))
+    top = {name for name in found if "." not in name} | set(_OF_DEBUG)
+    return [
+        name for name in found if name not in _OF_DEBUG and name.removeprefix("trainingService.") not in top - {name}
+    ]
+
+
+def _warning(path: str, what: str, advice: str) -> ExperimentWarning:
+    message = f"{path} has changed since the experiment was created, and `resume` does not read it. {what}{advice}"
+    return ExperimentWarning(code=CODE, message=message)
+
+
+def _advice(id: str, names: list[str]) -> str:
+    fields = dict.fromkeys(name.partition(".")[0] for name in names)
+    commands = [f"`nnictl update {_COMMANDS[field].format(id)}`" for field in fields if field in _COMMANDS]
+    others = [name for name in names if name.partition(".")[0] not in _COMMANDS]
+    parts = [f"run {' and '.join(commands)}"] if commands else []
+    parts += [f"{'for the others, ' if commands else ''}create a new experiment"] if others else []
+    return f". To change them, {'; '.join(parts)}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _differences(one: object, other: object, place: str = "") -> Iterator[str]:
+    """The fields whose values differ, as paths; of a search space and of lists the whole."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping) or place == "searchSpace":
+        if one != other:
+            yield place
+        return
+    for name in dict.fromkeys((*one, *other)):
+        yield from _differences(one.get(name), other.get(name), f"{place}.{name}" if place else name)
+
+
+def _digest(canonical: Mapping[str, object]) -> str:
+    """Files that the experiment file names, such as its search space, count."""
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,105 @@
+"""The points of a search space that have trials: proposed, resumed, imported, warm-started or given by a user.
+
+Points that differ in rounding alone are the same one: values on a grid are compared by their positions on it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+from nni_manager.domain.space.dimension import Dimension, Real
+from nni_manager.domain.space.grid import FiniteGrid, finite_axis, finite_grid
+from nni_manager.domain.space.parameters import text_of
+from nni_manager.domain.space.search_space import SearchSpace
+from nni_manager.tuners.contract import Data
+
+#: What points of a search space are the same by; None: the parameters are not of this space.
+Identify = Callable[[object], Hashable | None]
+#: Parts of a continuous dimension, within which values are the same.
+_PARTS = 2.0**40
+
+
+class Tried:
+    """Parameters outside of the current search space are remembered, too: they may be of the next one."""
+
+    def __init__(self) -> None:
+        self._identify: Identify = lambda parameters: None
+        self._texts: Counter[str] = Counter()
+        #: Parameter id → text, of own proposals whose trials have not ended.
+        self._own: dict[int, str] = {}
+        #: Point of the current search space → how many have it.
+        self._points: Counter[Hashable] = Counter()
+
+    @property
+    def count(self) -> int:
+        """Number of unlike points of the current search space."""
+        return len(self._points)
+
+    def change_space(self, identify: Identify) -> None:
+        self._identify, self._points = identify, Counter()
+        for text, times in self._texts.items():
+            self._count(json.loads(text), times)
+
+    def __contains__(self, point: Hashable) -> bool:
+        return point in self._points
+
+    def add(self, parameters: object, parameter_id: int | None = None) -> None:
+        """Notes a trial, or a proposal; one that is known by its id counts once until it has ended."""
+        if parameter_id in self._own:
+            return
+        text = text_of(parameters)
+        if parameter_id is not None:
+            self._own[parameter_id] = text
+        self._texts[text] += 1
+        self._count(parameters, 1)
+
+    def end(self, parameters: object, parameter_id: int | None) -> None:
+        """Notes the end of a trial."""
+        self.add(parameters, parameter_id)
+        if parameter_id is not None:
+            del self._own[parameter_id]
+
+    def add_results(self, data: Data) -> None:
+        for entry in data:
+            self.add(entry.get("parameter"))
+
+    def withdraw(self, parameter_ids: Sequence[int]) -> None:
+        """Forgets proposals that become no trials."""
+        for text in [self._own.pop(number) for number in parameter_ids if number in self._own]:
+            self._texts[text] -= 1
+            self._count(json.loads(text), -1)
+        self._texts, self._points = +self._texts, +self._points
+
+    def untried(self, grid: FiniteGrid) -> Iterator[dict[str, object]]:
+        """The points of the grid that have no trial when their turn comes, in order."""
+        return (grid.point(rank) for rank in range(grid.count()) if rank not in self._points)
+
+    def _count(self, parameters: object, times: int) -> None:
+        point = self._identify(parameters)
+        if point is not None:
+            self._points[point] += times
+
+
+def identify_in(space: SearchSpace) -> Identify:
+    """By rank where the search space is finite, else by the position or the part of each value."""
+    if (grid := finite_grid(space)) is not None:
+        return grid.rank
+    parts = {place.key: _part_of(place.dimension) for place in space.places}
+
+    def identify(parameters: object) -> Hashable | None:
+        picks = space.picks(parameters)
+        return None if picks is None else tuple((key, parts[key](value)) for key, value in picks.items())
+
+    return identify
+
+
+def _part_of(dimension: Dimension) -> Callable[[object], Hashable]:
+    if isinstance(dimension, Real) and dimension.step is not None:
+        return lambda value: dimension.multiples(float(value))  # type: ignore[arg-type]  # a number, as it is contained
+    if isinstance(dimension, Real):
+        return lambda value: round(dimension.unit(value) * _PARTS)
+    axis = finite_axis(dimension)
+    assert axis is not None
+    return axis.position
