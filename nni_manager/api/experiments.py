@@ -30,9 +30,9 @@ from nni_manager.api.schemas.experiments import (
 )
 from nni_manager.api.schemas.provenance import Provenance
 from nni_manager.config.service_change import ServiceChange
-from nni_manager.domain import direction
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.results import direction
 from nni_manager.scheduler.experiments.submission import Reopening
 from nni_manager.store.experiment import answers, experiments
 from nni_manager.store.index import best_results
