@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nni_manager.config import class_arguments
-from nni_manager.domain import direction
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.results import direction
 from nni_manager.domain.space.grid import number_of_points
 from nni_manager.domain.space.search_space import parse
 from nni_manager.platform_kit import registry

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from nni_manager.domain.algorithm import AlgorithmSpec, ignores_results
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.errors import Problem
-from nni_manager.domain.final_result import MAX_UNUSABLE, ReportedResult
 from nni_manager.domain.job import JobHandle
+from nni_manager.domain.results.final_result import MAX_UNUSABLE, ReportedResult
 from nni_manager.domain.trial import PLATFORM_RETRIES, OpenTrial
 
 

@@ -32,7 +32,7 @@ def experiment(state: State, trials: Trials) -> str:
 
 
 def _results(state: State, trials: Trials) -> Iterator[best_so_far.Result]:
-    """With objectives, a result is the number of the first one."""
+    """The results of trials; with objectives, the numbers of the first one."""
     objectives = state.get("objectives") or {}
     if not objectives:
         yield from ((one.number, one.value, True) for one in trials)

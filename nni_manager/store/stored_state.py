@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from nni_manager.domain import direction
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.evidence import RunnerExit
 from nni_manager.domain.experiment import (
@@ -15,8 +14,9 @@ from nni_manager.domain.experiment import (
     StoredExperiment,
     StoredState,
 )
-from nni_manager.domain.final_result import ReportedResult
 from nni_manager.domain.job import JobState
+from nni_manager.domain.results import direction
+from nni_manager.domain.results.final_result import ReportedResult
 from nni_manager.domain.trial import OpenTrial
 from nni_manager.store.experiment import experiments, jobs, runners, services, trials
 from trial_runner import protocol

@@ -27,7 +27,7 @@ class Cluster:
             "trialCodeDirectory": ".",
             "trialConcurrency": trials,
             "maxTrialNumber": trials + 1,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": {"platform": "scripted", "launch": "external", "nniManagerIp": "127.0.0.1"},
         }
         self.id = daemon.create({**config, **fields}, code)

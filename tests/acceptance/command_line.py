@@ -82,7 +82,7 @@ class CommandLine:
             "trialCommand": REPORT,
             "trialConcurrency": 2,
             "maxTrialNumber": 4,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": {"platform": "local"},
             **fields,
         }

@@ -80,7 +80,7 @@ class Setup:
             "trialCodeDirectory": ".",
             "trialConcurrency": 2,
             "maxTrialNumber": trials,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": sections,
             "sharedStorage": {**_STORAGE[self.kind], **mounted, **fields},
         }

@@ -44,7 +44,7 @@ class Numbered:
             "trialCodeDirectory": ".",
             "trialConcurrency": 8,
             "maxTrialNumber": trials,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": service,
         }
         self.id = daemon.create({**config, **fields}, code, environment)

@@ -47,7 +47,7 @@ class Cluster:
             "trialGpuNumber": 0,
             "trialConcurrency": 3,
             "maxTrialNumber": trials,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "nniManagerIp": "127.0.0.1",
             "trainingService": {
                 "platform": "openpai",

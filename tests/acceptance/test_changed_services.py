@@ -25,7 +25,7 @@ def test_services_are_added_and_removed_while_trials_run(daemon: Daemon, code: P
         "trialCodeDirectory": ".",
         "trialConcurrency": 6,
         "maxTrialNumber": TRIALS,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": [{**first, "trialConcurrency": 2}, second],
     }
     id_ = daemon.create(config, code, ENVIRONMENT)

@@ -41,7 +41,7 @@ class Counting:
             "trialCodeDirectory": ".",
             "trialConcurrency": 1,
             "maxTrialNumber": 1,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": service,
             **fields,
         }

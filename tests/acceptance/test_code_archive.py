@@ -44,7 +44,7 @@ def _config(code: Path, notes: Path, **platform: Any) -> dict[str, Any]:
         "trialCodeDirectory": str(code),
         "trialConcurrency": 2,
         "maxTrialNumber": 2,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "scripted", "launch": "process", "nniManagerIp": "127.0.0.1", **platform},
     }
 

@@ -68,6 +68,6 @@ def _config(enough: Path) -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": 2,
         "maxTrialNumber": 2,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "local"},
     }

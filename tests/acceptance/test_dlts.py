@@ -45,7 +45,7 @@ def create(daemon: Daemon, fake: FakeProcess, code: Path, trials: int, manager_i
         "trialGpuNumber": 0,
         "trialConcurrency": 3,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "nniManagerIp": manager_ip,
         "trainingService": {
             "platform": "dlts",

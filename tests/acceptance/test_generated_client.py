@@ -24,7 +24,7 @@ CONFIG = {
     "searchSpace": {"x": {"_type": "choice", "_value": [1, 2]}},
     "trialCommand": """echo '{"type": "final", "value": 7}' >> "$NNI_OUTBOX"; exec sleep 1000""",
     "trialConcurrency": 1,
-    "tuner": {"name": "Random"},
+    "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
     "trainingService": {"platform": "local"},
 }
 

@@ -122,7 +122,7 @@ def _config(seconds: str, trials: int, **service: Any) -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": 8,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "local", "trialGpuNumber": 1, "useActiveGpu": False, **service},
     }
 

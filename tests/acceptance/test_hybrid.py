@@ -63,7 +63,7 @@ class Hybrid:
             "trialCommand": "exit 9",
             "trialConcurrency": 10,
             "maxTrialNumber": TRIALS,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "nniManagerIp": "127.0.0.1",
             "trainingService": [
                 self._section("local", trialGpuNumber=0, trialConcurrency=2),

@@ -111,6 +111,6 @@ def _config(service: dict[str, Any]) -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": 2,
         "maxTrialNumber": TRIALS,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": service,
     }

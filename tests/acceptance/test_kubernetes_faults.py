@@ -62,7 +62,7 @@ class ClusterRun:
             "trialCodeDirectory": ".",
             "trialConcurrency": at_once,
             "maxTrialNumber": trials,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "metricGrace": metric_grace,
             "trainingService": service,
         }

@@ -53,7 +53,7 @@ class Neighbour:
             "trialCodeDirectory": ".",
             "trialConcurrency": TRIALS,
             "maxTrialNumber": TRIALS,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": service,
         }
         self.config = folder / "experiment.yml"

@@ -84,7 +84,7 @@ def create(daemon: Daemon, folder: Path, section: dict[str, Any]) -> dict[str, A
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCodeDirectory": ".",
         "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trialConcurrency": 1,
         "trainingService": section,
     }

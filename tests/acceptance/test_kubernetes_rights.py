@@ -76,7 +76,7 @@ def test_documented_rights_are_enough(
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCodeDirectory": ".",
         "maxTrialNumber": 2,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trialConcurrency": 2,
         # a login of its own would be another lease's way around a right that is missing
         "trainingService": {**section, "channel": channel, "kubeconfig": str(kubeconfig), "nniManagerIp": "127.0.0.1"},

@@ -31,7 +31,7 @@ def create(daemon: Daemon, cluster: FakeCluster, code: Path, section: dict[str, 
         "trialCodeDirectory": ".",
         "maxTrialNumber": 1,
         "trialConcurrency": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"kubeconfig": str(cluster.kubeconfig), "nniManagerIp": "127.0.0.1", **section},
     }
     if command:

@@ -47,7 +47,7 @@ def create(daemon: Daemon, cluster: FakeCluster, folder: Path, storage: dict[str
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCodeDirectory": ".",
         "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trialConcurrency": 1,
         "trainingService": section,
     }

@@ -165,7 +165,7 @@ def _filled(daemon: Daemon, code: Path) -> Listeners:
         "trialCodeDirectory": ".",
         "trialConcurrency": 1,
         "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "debug": True,
         "trainingService": {"platform": "local"},
         "experimentWorkingDirectory": str(daemon.data),
@@ -549,7 +549,7 @@ def test_public_endpoint_needs_a_token(tmp_path: Path) -> None:
                 "trialCodeDirectory": ".",
                 "maxTrialNumber": 1,
                 "trialConcurrency": 1,
-                "tuner": {"name": "Random"},
+                "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
                 "trainingService": {"platform": "local"},
             }
             body = {

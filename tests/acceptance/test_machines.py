@@ -59,7 +59,7 @@ def _config(seconds: str) -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": 8,
         "maxTrialNumber": TRIALS,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {
             "platform": "scripted",
             "launch": "process",

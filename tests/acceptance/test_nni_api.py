@@ -78,7 +78,7 @@ def create(daemon: Daemon, command: str, **fields: Any) -> str:
         "trialCommand": command,
         "trialCodeDirectory": str(code),
         "trialConcurrency": 2,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "local"},
         **fields,
     }

@@ -50,7 +50,7 @@ def _see_it_through(daemon: Daemon, folder: Path) -> None:
             "trialCommand": f"{PYTHON} trial.py",
             "trialConcurrency": 1,
             "maxTrialNumber": 1,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": {"platform": "local"},
         },
         folder,

@@ -60,7 +60,7 @@ def config(service: object, command: str = _REPORT, **fields: object) -> dict[st
         "trialCommand": command,
         "trialConcurrency": 1,
         "maxTrialNumber": 6,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": service,
         **fields,
     }

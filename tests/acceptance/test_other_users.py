@@ -70,7 +70,7 @@ def _experiment_config(command: str) -> str:
         "trialCodeDirectory": ".",
         "trialConcurrency": 1,
         "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "local"},
     }
     return json.dumps(config)

@@ -118,7 +118,7 @@ def _config(code: Path, command: str, trials: int, away_s: float = AWAY_S) -> di
         "trialCodeDirectory": ".",
         "trialConcurrency": trials,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {**SERVICE, "outage": away, "enterOutage": away},
     }
 

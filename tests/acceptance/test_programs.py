@@ -53,7 +53,7 @@ def settings(**fields: object) -> dict[str, object]:
         "trial_command": REPORT,
         "trial_concurrency": 2,
         "max_trial_number": 4,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "training_service": {"platform": "local"},
         **fields,
     }

@@ -143,7 +143,7 @@ def _config(machines: list[RealMachine], command: str, trials: int) -> dict[str,
         "trialCodeDirectory": ".",
         "trialConcurrency": 4,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
     }
 

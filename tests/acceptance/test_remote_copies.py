@@ -173,7 +173,7 @@ def _config(machine: RealMachine, command: str) -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": 2,
         "maxTrialNumber": 2,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "remote", "machineList": [machine.entry()]},
     }
 

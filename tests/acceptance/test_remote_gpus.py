@@ -156,7 +156,7 @@ def _config(machines: tuple[GpuMachine, ...], seconds: str, *, trials: int = TRI
         "trialCodeDirectory": ".",
         "trialConcurrency": 8,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {
             "platform": "remote",
             "machineList": [machine.entry(**own) for machine in machines],

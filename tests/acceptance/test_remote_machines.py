@@ -156,7 +156,7 @@ def _config(
         "trialCodeDirectory": ".",
         "trialConcurrency": concurrency,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {
             "platform": "remote",
             "machineGracePeriod": grace,

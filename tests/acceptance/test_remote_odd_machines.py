@@ -175,7 +175,7 @@ def _config(machines: list[RealMachine], command: str, trials: int, **fields: An
         "trialCodeDirectory": ".",
         "trialConcurrency": 4,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "remote", "machineList": [machine.entry(**fields) for machine in machines]},
     }
 

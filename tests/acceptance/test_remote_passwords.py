@@ -123,6 +123,6 @@ def _config(machines: Sequence[InProcessMachine], go: Path) -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": 2,
         "maxTrialNumber": 2,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
     }

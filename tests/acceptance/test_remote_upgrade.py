@@ -110,7 +110,7 @@ def _config(machines: list[RealMachine], go: Path, trials: int) -> dict[str, Any
         "trialCodeDirectory": ".",
         "trialConcurrency": 2,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {
             "platform": "remote",
             "machineGracePeriod": "1s",

@@ -37,7 +37,7 @@ class Bench:
             "trialCodeDirectory": ".",
             "trialConcurrency": 1,
             "maxTrialNumber": 1,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": {"platform": "local"},
             "gracePeriod": "1s",
         }

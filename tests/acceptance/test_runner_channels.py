@@ -69,7 +69,7 @@ def test_channels_have_the_same_line_limit(shared: Daemon, code: Path, channel: 
         "trialConcurrency": 1,
         "trialCommand": f"{PYTHON} long.py",
         "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": platform,
     }
     id_ = shared.create(config, code)

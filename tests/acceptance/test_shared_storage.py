@@ -216,7 +216,7 @@ def _config(
         "trialCodeDirectory": ".",
         "trialConcurrency": 2,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": section,
         **fields,
         "sharedStorage": {

@@ -65,7 +65,7 @@ def _ended_trial(
         "trialCodeDirectory": ".",
         "trialConcurrency": 1,
         "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": service,
         **fields,
     }

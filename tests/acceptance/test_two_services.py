@@ -60,7 +60,7 @@ def _config() -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": 8,
         "maxTrialNumber": TRIALS,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": [{**service, "trialConcurrency": 2}, {**service, "machines": machines, **fate}],
     }
 

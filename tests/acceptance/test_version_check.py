@@ -229,7 +229,7 @@ def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path,
         "trialCodeDirectory": ".",
         "trialConcurrency": 1,
         "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "scripted", "launch": "process", "nniManagerIp": "127.0.0.1"},
     }
     path = other_versions.path_to_runner(version, tmp_path / "bin")

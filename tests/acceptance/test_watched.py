@@ -34,7 +34,7 @@ def test_prometheus_counts_work(daemon: Daemon, code: Path) -> None:
         "trialCodeDirectory": ".",
         "trialConcurrency": 2,
         "maxTrialNumber": 6,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "local"},
     }
     before = scrape(daemon)

@@ -100,7 +100,7 @@ def _config(machines: list[RealMachine], trials: int) -> dict[str, Any]:
         "trialCodeDirectory": ".",
         "trialConcurrency": AT_A_TIME,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
     }
 

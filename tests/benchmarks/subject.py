@@ -121,7 +121,7 @@ def config(*, trials: int, at_once: int, command: str = lite.COMMAND) -> dict[st
         "trialCodeDirectory": ".",
         "trialConcurrency": at_once,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "local"},
     }
 

@@ -146,7 +146,7 @@ class Run:
             "trialCodeDirectory": ".",
             "trialConcurrency": 12,
             "maxTrialNumber": self.trials,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": {
                 "platform": "remote",
                 "machineGracePeriod": f"{_MACHINE_GRACE_S:.0f}s",

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ValidationError
 from nni_manager.config.experiment_file import from_canonical
 from nni_manager.config.sections.algorithm_section import arguments_model
 from nni_manager.config.sections.model_fields import fields_of, models_in
-from nni_manager.domain import direction
 from nni_manager.domain.algorithm import AlgorithmSpec
-from nni_manager.domain.direction import Direction
 from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.results import direction
+from nni_manager.domain.results.direction import Direction
 from nni_manager.tuners import registry
 from nni_manager.tuners.testing import dimension, run
 

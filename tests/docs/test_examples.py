@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config.experiment_file import from_canonical, read_file
-from nni_manager.domain import direction
+from nni_manager.domain.results import direction
 
 pytestmark = pytest.mark.unit
 

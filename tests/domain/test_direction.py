@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.direction import NOT_SET, Direction, find, must_say, warnings
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.results.direction import NOT_SET, Direction, find, must_say, warnings
 from nni_manager.tuners.registry import CATALOGUE
 
 pytestmark = pytest.mark.unit

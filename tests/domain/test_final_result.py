@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.final_result import ReportedResult, Usability
-from nni_manager.domain.result_advice import SEARCHING_OBJECTIVES, advice
+from nni_manager.domain.results.final_result import ReportedResult, Usability
+from nni_manager.domain.results.result_advice import SEARCHING_OBJECTIVES, advice
 from nni_manager.tuners.registry import CATALOGUE
 
 pytestmark = pytest.mark.unit

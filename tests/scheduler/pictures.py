@@ -17,8 +17,8 @@ from nni_manager.domain.experiment import (
     StoredExperiment,
     StoredState,
 )
-from nni_manager.domain.final_result import ReportedResult
 from nni_manager.domain.ids import job_name
+from nni_manager.domain.results.final_result import ReportedResult
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.domain.trial_status import TrialStatus

@@ -9,7 +9,7 @@ import pytest
 
 from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.domain.final_result import ReportedResult
+from nni_manager.domain.results.final_result import ReportedResult
 from nni_manager.scheduler.planning.decisions import CountUnusable, PutOnHold, SetStatus
 from tests.scheduler.pictures import Plan, ended, experiment, proposals, spec
 

@@ -43,7 +43,7 @@ def _create(daemon: Daemon, hive: Hive, directory: Path, value: int, trials: int
         "trialCodeDirectory": ".",
         "trialConcurrency": trials,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "nniManagerIp": "127.0.0.1",
         "trainingService": section(hive),
     }

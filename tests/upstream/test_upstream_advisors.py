@@ -52,7 +52,7 @@ def host(nni3: Path, tmp_path: Path) -> Iterator[Host]:
 def test_an_advisor_runs_without_nnis_socket(host: Host, tmp_path: Path) -> None:
     (tmp_path / "racing.py").write_text(RACING)
     advisor = {"class_name": "racing.Racing", "code_directory": str(tmp_path), "class_args": {"most": 1}}
-    assert host.result(verb="find", classes={"tuner": advisor}) == {"refusals": {}}
+    assert host.result(verb="find", classes={"tuner": advisor}) == {"refusals": {}, "directions": {}}
     assert host.result(**start(tuner=advisor))["watches"]
     first = host.result(verb="propose", ids=[0, 1])["proposals"]
     assert first == [{"parameter_id": 0, "parameters": {"x": 1, "calls": [["space", ["x"]]]}}]
@@ -73,7 +73,7 @@ def test_nnis_own_class_proposes(host: Host, name: str, tmp_path: Path) -> None:
         arguments["all_checkpoint_dir"] = str(tmp_path / "checkpoints")
     tuner = {"class_name": found.class_name, "code_directory": "", "class_args": arguments}
     space = {"x": {"_type": "uniform", "_value": [0, 1]}, "y": {"_type": "choice", "_value": [1, 2]}}
-    assert host.result(verb="find", classes={"tuner": tuner}) == {"refusals": {}}
+    assert host.result(verb="find", classes={"tuner": tuner}) == {"refusals": {}, "directions": {"tuner": "maximize"}}
     host.result(**start(tuner=tuner, search_space=space))
     (made,) = host.result(verb="propose", ids=[0])["proposals"]
     assert 0 <= made["parameters"]["x"] <= 1 and made["parameters"]["y"] in (1, 2)

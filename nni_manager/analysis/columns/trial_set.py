@@ -17,9 +17,9 @@ from nni_manager.analysis.columns.column import Growing, NamedColumns
 from nni_manager.analysis.columns.space_columns import SpaceColumn
 from nni_manager.analysis.flattened import flat, parsed
 from nni_manager.analysis.query import DEFAULT_KEY
-from nni_manager.domain import direction
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives import Goals
+from nni_manager.domain.results import direction
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import stored_config

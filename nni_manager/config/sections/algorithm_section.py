@@ -24,9 +24,9 @@ from nni_manager.config.sections.model_fields import fields_of, models_in
 from nni_manager.config.sections.model_section import valid_settings
 from nni_manager.config.sections.section import Section, nearest
 from nni_manager.domain.algorithm import Algorithm, Catalogue
-from nni_manager.domain.direction import must_say
 from nni_manager.domain.metrics import OptimizeMode, OptimizeModeName
 from nni_manager.domain.objectives import parse_constraint
+from nni_manager.domain.results.direction import must_say
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nni_manager.domain import result_advice
 from nni_manager.domain.experiment import Hold, HoldCode
-from nni_manager.domain.final_result import ReportedResult, Usability
+from nni_manager.domain.results import result_advice
+from nni_manager.domain.results.final_result import ReportedResult, Usability
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning.decisions import CountUnusable, Decisions, Finish
 from nni_manager.scheduler.planning.experiment_status import trials_left

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
-from nni_manager.domain import direction
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Hold, HoldCode, LiveSpec
 from nni_manager.domain.metrics import default_number
+from nni_manager.domain.results import direction
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning import imported_results

@@ -12,10 +12,10 @@ from typing import Any
 
 from nni_manager.domain.attempt import Attempt
 from nni_manager.domain.experiment import NeedlessCheckpoint
-from nni_manager.domain.final_result import ReportedResult
 from nni_manager.domain.ids import new_trial_ids
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.results.final_result import ReportedResult
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.text import spelled
 from nni_manager.domain.trial import OpenTrial, StopRequest

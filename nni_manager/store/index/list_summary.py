@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from nni_manager.domain import direction
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.results import direction
 from nni_manager.domain.trial import reason_in_words
 from nni_manager.store.experiment import answers
 from nni_manager.store.index import best_results

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain import direction, result_advice
 from nni_manager.domain.experiment import ExperimentWarning, Hold, HoldCode, StoredExperiment
-from nni_manager.domain.final_result import MAX_UNUSABLE, Usability
+from nni_manager.domain.results import direction, result_advice
+from nni_manager.domain.results.final_result import MAX_UNUSABLE, Usability
 from nni_manager.domain.service import LiveService
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store import stored_config

@@ -89,7 +89,7 @@ def create(
         "trialCodeDirectory": ".",
         "trialConcurrency": 3,
         "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": section,
     }
     return daemon.create(config, folder)

@@ -76,7 +76,7 @@ class Dsw:
             "trialCodeDirectory": ".",
             "trialConcurrency": concurrency,
             "maxTrialNumber": trials,
-            "tuner": {"name": "Random"},
+            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": section,
         }
         return self.daemon.create(config, self.code)

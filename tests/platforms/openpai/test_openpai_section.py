@@ -53,7 +53,7 @@ def judged(folder: Path, storage: dict[str, Any] | None = None, **changes: Any) 
         "trialCommand": "true",
         "trialConcurrency": 1,
         "trialGpuNumber": 0,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": section(folder, **changes),
     }
     spec = load(yaml.safe_dump(config), directory=folder)

@@ -24,7 +24,7 @@ async def trust(folder: Path, entry: dict[str, Any], *words: str, answers: str =
         "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
         "trialCommand": "python3 trial.py",
         "trialConcurrency": 1,
-        "tuner": {"name": "Random"},
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trainingService": {"platform": "remote", "machineList": [entry]},
     }
     file = folder / "experiment.yml"

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nni_manager.domain import direction
-from nni_manager.domain.final_result import ReportedResult, Usability
 from nni_manager.domain.metrics import default_number
+from nni_manager.domain.results import direction
+from nni_manager.domain.results.final_result import ReportedResult, Usability
 
 #: Built-in tuners that search for objectives; without a tuner, TPE does.
 SEARCHING_OBJECTIVES = frozenset(("", "TPE", "NSGA2", "Random"))

@@ -1,0 +1,1 @@
+"""Results: which can be compared, and which of them are better."""
