@@ -16,8 +16,8 @@ from nni_manager.domain.objectives import Goals
 from nni_manager.domain.space.grid import FiniteGrid, finite_grid
 from nni_manager.domain.space.parameters import text_of
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace, parse
+from nni_manager.domain.space.tried import Tried
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
-from nni_manager.tuners.tried import Tried
 
 #: Draws in place of a repeated point before one is taken from the grid.
 _DRAWS = 50

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from nni_manager.domain.space.dimension import Real
 from nni_manager.domain.space.grid import Grid, finite_grid
 from nni_manager.domain.space.search_space import PlacedDimension, SearchSpace, parse
+from nni_manager.domain.space.tried import Identify, Tried, identify_in
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
-from nni_manager.tuners.tried import Identify, Tried, identify_in
 
 #: Finer than this, floating-point numbers no longer differ.
 _LEVELS = 50

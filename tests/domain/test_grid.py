@@ -16,15 +16,19 @@ def one(kind: str, *values: object) -> dict[str, Any]:
     return {"_type": kind, "_value": list(values)}
 
 
-SPACES = [
+BRANCHES = (
+    {"_name": "a", "k": one("randint", 0, 3), "n": one("choice", {"_name": "b"}, {"_name": "c"})},
+    {"_name": "d"},
+    {"_name": "e", "q": one("quniform", 0, 1, 0.25)},
+)
+SPACES: list[dict[str, Any]] = [
     {},
     {"x": one("choice", 1, 2, 1.0, True, "1", [1, {"a": 2}])},
     {"x": one("randint", -3, 4), "y": one("quniform", 0.05, 0.96, 0.1), "z": one("uniform", 2, 2)},
     {"x": one("qloguniform", 0.0001, 0.01, 0.0001), "y": one("qnormal", -1, 2, 1)},
     {"x": one("qlognormal", 0, 0.5, 0.5), "c": one("choice", "a", "b")},
-    {"m": one("choice", {"_name": "a", "k": one("randint", 0, 3), "n": one("choice", {"_name": "b"}, {"_name": "c"})},
-              {"_name": "d"}, {"_name": "e", "q": one("quniform", 0, 1, 0.25)}), "r": one("randint", 0, 2)},
-]  # fmt: skip
+    {"m": one("choice", *BRANCHES), "r": one("randint", 0, 2)},
+]
 
 
 @pytest.mark.parametrize("space", SPACES)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.algorithm import AlgorithmSpec
-from nni_manager.domain.space.grid import finite_grid, text_of
+from nni_manager.domain.space.grid import finite_grid
+from nni_manager.domain.space.parameters import text_of
 from nni_manager.domain.space.search_space import parse
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.tuners import registry

@@ -109,7 +109,7 @@ class Real:
         return self._clipped(self.multiple(self.multiples(self.first) + index))
 
     def multiple(self, count: int) -> float:
-        """That multiple of the step, as a person writes it: 3 times 0.1 is 0.3, and 3 times 0.3333333333333333 is 1."""
+        """A multiple of the step as it is written: 3 times 0.1 is 0.3, and 3 times 0.3333333333333333 is 1."""
         assert self.step is not None
         product, exact = count * self.step, float(count * Decimal(repr(self.step)))
         return exact if len(repr(exact)) < len(repr(product)) and math.isfinite(exact) else product

@@ -19,12 +19,12 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Hold, HoldCode, LiveSpec
-from nni_manager.domain.metrics import default_number
 from nni_manager.domain.results import direction
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning import imported_results
 from nni_manager.scheduler.tuning.host import HostPlace, WatchedTuner
+from nni_manager.scheduler.tuning.judgeable_results import JudgeableResults
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, history, trials
 
@@ -36,9 +36,6 @@ DEATHS_WITHIN_S = 600.0
 #: Bounds of the number of proposals requested ahead of need (`trialConcurrency`), from tuners that allow it. The lower
 #: bound saves short trials a call for every second one.
 MIN_AHEAD, MAX_AHEAD = 16, 32
-
-#: Intermediate results of a running trial from which on it is said that the assessor can judge none of them.
-FEW_VALUES = 3
 
 Item = dict[str, Any]
 
@@ -60,9 +57,7 @@ class TunerFeed:
         self._live = spec
         self._database = database
         self._wake = wake
-        self._warn = warn
-        #: The assessor's results were found usable, or the warning that they are not was given.
-        self._has_judged = False
+        self._judgeable = JudgeableResults(spec, warn)
         self._work = asyncio.Event()
         self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake, on_news=self._work.set)
         self._deaths: deque[float] = deque()
@@ -141,7 +136,7 @@ class TunerFeed:
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
-            self._check_values(result["trial_id"], result.get("intermediates", ()))
+            self._judgeable.look(result["trial_id"], result.get("intermediates", ()), has_ended=True)
             self._to_judge.pop(result["trial_id"], None)
             self._seen.pop(result["trial_id"], None)
         if not self._tuner.is_started and not self.asked:
@@ -329,8 +324,7 @@ class TunerFeed:
         trials = [{**trial, "from": seen[trial["trial_id"]]} for trial in found]
         new = [trial for trial in trials if len(trial["values"]) > trial["from"]]
         for trial in new:
-            if len(trial["values"]) >= FEW_VALUES:
-                self._check_values(trial["trial_id"], trial["values"])
+            self._judgeable.look(trial["trial_id"], trial["values"], has_ended=False)
         if new:
             self._note_stops(await self._tuner.call("judge", trials=new))
             self._seen.update((trial["trial_id"], (attempts[trial["trial_id"]], len(trial["values"]))) for trial in new)
@@ -339,21 +333,6 @@ class TunerFeed:
         """How many results of this attempt the current process has seen."""
         known, count = self._seen.get(trial_id, (attempt, 0))
         return count if known == attempt else 0
-
-    def _check_values(self, trial_id: str, values: Sequence[object]) -> None:
-        """Warns once if a built-in assessor cannot judge the first trial that has intermediate results."""
-        assessor = self.spec.assessor
-        if self._has_judged or assessor is None or assessor.class_name or not values:
-            return
-        self._has_judged = True
-        if any(default_number(value) is not None for value in values):
-            return
-        message = (
-            f"{assessor.name} judges no trial: intermediate results of trial {trial_id} have no number under the key"
-            " `default`. Report a number, or a dictionary with a number under `default`"
-        )
-        log.warning("%s", message)
-        self._warn(ExperimentWarning(code="NOTHING_TO_JUDGE", message=message))
 
     def _note_stops(self, answer: Item) -> None:
         """Any answer may name trials that are to be stopped."""

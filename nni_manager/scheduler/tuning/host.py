@@ -2,9 +2,6 @@
 
 `trial_runner.tuner_host` is the program in it. Calls are serialised. `TunerHost` starts, calls, inspects and ends the
 process; `feed` decides when. While a call takes too long, `WatchedTuner` has a hold.
-
-Children of a tuner are orphaned when its process dies, at once with a killed daemon. They inherit an environment with a
-mark of that process: the experiment's log folder and an id. A child that clears its environment is not found.
 """
 
 from __future__ import annotations
@@ -19,55 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.scheduler.experiment_log import write_text
+from nni_manager.scheduler.tuning.orphans import MARK_VARIABLE, end_orphans, mark_prefix, new_mark
 from nni_manager.store.nni import nni_format
 from trial_runner import protocol
 from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
 from trial_runner.wire import foreign_files
-
-MARK_VARIABLE = "NNI_MANAGER_TUNER"
-#: Most scans: processes may fork during one.
-_MOST_LOOKS = 5
-
-
-def new_mark(log_folder: Path) -> str:
-    """A new mark, for one process and its descendants."""
-    return f"{mark_prefix(log_folder)}{uuid4().hex}"
-
-
-def mark_prefix(log_folder: Path) -> str:
-    """The common prefix of an experiment's marks."""
-    return f"{log_folder}:"
-
-
-def end_orphans(mark: str) -> int:
-    """Kills all processes with a mark of this prefix; returns their number. Blocks for milliseconds, by the number of
-    processes on the machine."""
-    entry, killed = f"{MARK_VARIABLE}={mark}".encode(), set[int]()
-    for _ in range(_MOST_LOOKS):
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        found = {pid for pid in pids if pid not in (os.getpid(), *killed) and _has(pid, entry)}
-        if not found:
-            break
-        for pid in found:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        killed |= found
-    return len(killed)
-
-
-def _has(pid: int, entry: bytes) -> bool:
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
-    return environment.startswith(entry) or b"\0" + entry in environment
-
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 

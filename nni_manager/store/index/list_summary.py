@@ -46,7 +46,7 @@ class ListSummary:
     #: None: no limit.
     max_trial_number: int | None
     optimize_mode: OptimizeMode
-    #: See `domain.direction.Direction.note`.
+    #: See `domain.results.direction.Direction.note`.
     direction_note: str = ""
     best: Best | None
     #: None: no trial failed.

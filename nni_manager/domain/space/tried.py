@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from nni_manager.domain.space.dimension import Dimension, Real
 from nni_manager.domain.space.grid import FiniteGrid, finite_axis, finite_grid
 from nni_manager.domain.space.parameters import text_of
 from nni_manager.domain.space.search_space import SearchSpace
-from nni_manager.tuners.contract import Data
 
 #: What points of a search space are the same by; None: the parameters are not of this space.
 Identify = Callable[[object], Hashable | None]
@@ -61,7 +60,8 @@ class Tried:
         if parameter_id is not None:
             del self._own[parameter_id]
 
-    def add_results(self, data: Data) -> None:
+    def add_results(self, data: Sequence[Mapping[str, object]]) -> None:
+        """Notes imported results, objects with ``parameter``."""
         for entry in data:
             self.add(entry.get("parameter"))
 
@@ -83,7 +83,7 @@ class Tried:
 
 
 def identify_in(space: SearchSpace) -> Identify:
-    """By rank where the search space is finite, else by the position or the part of each value."""
+    """Points are told apart by rank in a finite search space, else by the position or the part of each value."""
     if (grid := finite_grid(space)) is not None:
         return grid.rank
     parts = {place.key: _part_of(place.dimension) for place in space.places}
