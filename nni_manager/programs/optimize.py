@@ -12,11 +12,14 @@ from typing import Any, Literal
 
 import trial_runner
 from nni_manager.client import caller
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.programs import sent_function
 from nni_manager.programs.experiment import Experiment
 from nni_manager.programs.sent_function import SentFunction
 
 _NNI_CALL = Path(trial_runner.__file__).with_name("stand_in") / "nni_call.py"
+#: Set in trials of `optimize`, as `nni_call.TRIAL_VARIABLE`.
+_TRIAL_VARIABLE = "NNI_CALL_TRIAL"
 #: A function of the parameters that returns its result, or yields results.
 Function = Callable[[Any], Any]
 #: The name of one that needs no more fields, a section `trainingService`, or several.
@@ -51,16 +54,21 @@ def optimize(
     module holds is imported by each trial, and the module's folder is sent; any other (of a notebook, of the program
     itself, a closure) is sent by cloudpickle (``pip install nni-manager[programs]``) and needs the same minor version
     of Python where it runs: machines with another one are refused before anything starts, a container's by its first
-    trial. `code_directory`: a folder that is sent with it. `platform`: ``local``, or a section `trainingService` of an
-    experiment file, or a list of these. `tuner`: its section; not given: TPE. `direction` counts unless the section, or
-    `objectives`, states another. `fields`: others of an experiment file.
+    trial. On this machine such a function has the program's modules and working directory. `code_directory`: a folder
+    that is sent with the function, and where it runs; on this machine it is not copied. `platform`: ``local``, or a
+    section `trainingService` of an experiment file, or a list of these. `tuner`: its section; not given: Auto, or TPE
+    with `objectives`. `direction` counts unless the section, or `objectives`, states another. `fields`: others of an
+    experiment file.
     Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there;
     `Experiment.run` has the other errors.
     """
-    given = tuner or {"name": "TPE"}
+    _require_no_trial()
+    given = tuner or {"name": "TPE" if "objectives" in fields else "Auto"}
     is_elsewhere = caller.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder:
-        sent = sent_function.prepare(function, Path(folder), code_directory)
+        sections = _sections(platform)
+        is_sent_away = not all(_is_here(section, is_elsewhere=is_elsewhere) for section in sections)
+        sent = sent_function.prepare(function, Path(folder), code_directory, is_sent_away=is_sent_away)
         told = {
             "experiment_name": getattr(function, "__name__", "function"),
             "search_space": dict(space),
@@ -68,7 +76,7 @@ def optimize(
             "trial_concurrency": concurrency,
             "max_trial_number": trials,
             "tuner": given if "objectives" in fields else _directed(given, direction),
-            **_services(platform, sent, is_elsewhere=is_elsewhere),
+            **_services(sections, sent, is_elsewhere=is_elsewhere),
         }
         experiment = Experiment({**told, **fields}, directory=sent.folder, data_dir=data_dir, manager=manager)
         experiment.start(send_code=True)
@@ -89,10 +97,22 @@ def _directed(tuner: Mapping[str, Any], direction: str) -> Mapping[str, Any]:
     return {**tuner, key: {**given, "optimize_mode": given.get("optimize_mode") or direction}}
 
 
-def _services(platform: Platform, sent: SentFunction, *, is_elsewhere: bool) -> dict[str, Any]:
-    """The sections of the training services, and what calls the function in their trials."""
+def _require_no_trial() -> None:
+    """Raises InvalidInput in a trial of `optimize`, and in what that starts: it would search for ever."""
+    if os.environ.get(_TRIAL_VARIABLE):
+        raise InvalidInput(
+            "optimize was called inside a trial of optimize: put the call below `if __name__ == '__main__':`, as"
+            " process pools import the program again"
+        )
+
+
+def _sections(platform: Platform) -> list[Mapping[str, Any]]:
     given = [{"platform": platform}] if isinstance(platform, str) else platform
-    sections = [given] if isinstance(given, Mapping) else list(given)
+    return [given] if isinstance(given, Mapping) else list(given)
+
+
+def _services(sections: Sequence[Mapping[str, Any]], sent: SentFunction, *, is_elsewhere: bool) -> dict[str, Any]:
+    """The sections of the training services, and what calls the function in their trials."""
     commands = [_command(section, sent, is_elsewhere=is_elsewhere) for section in sections]
     needed = [_needed(section, sent, is_elsewhere=is_elsewhere) for section in sections]
     first = next(iter(commands), "")
@@ -105,7 +125,7 @@ def _command(section: Mapping[str, Any], sent: SentFunction, *, is_elsewhere: bo
     """On this machine it is this Python that is run, which needs not look for the program."""
     is_here = _is_here(section, is_elsewhere=is_elsewhere)
     program = f"{shlex.quote(sys.executable)} {shlex.quote(str(_NNI_CALL))}" if is_here else "python3 -m nni_call"
-    return f"{program} {shlex.quote(sent.what)}"
+    return " ".join([program, shlex.quote(sent.what), *([sent.program] if is_here and sent.program else [])])
 
 
 def _needed(section: Mapping[str, Any], sent: SentFunction, *, is_elsewhere: bool) -> dict[str, str]:

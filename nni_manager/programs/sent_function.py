@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import pickletools
 import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from nni_manager import code_archive
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.programs import plain_function
 
-#: By cloudpickle, and by `plain_function`.
-_PICKLED, _PLAIN = "function.pickle", "function.marshal"
+#: By cloudpickle, and by `plain_function`; and what is known of the program.
+_PICKLED, _PLAIN, _PROGRAM = "function.pickle", "function.marshal", "program.json"
 _VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -29,23 +33,90 @@ class SentFunction:
     folder: Path
     #: The only version of Python that reads it, ``3.11``; empty: every one does.
     python_version: str = ""
+    #: A further argument on this machine: the file that describes the program; empty: the function needs none of it.
+    program: str = ""
 
 
-def prepare(function: Callable[[Any], Any], empty: Path, code_directory: str | os.PathLike[str] | None) -> SentFunction:
+def prepare(
+    function: Callable[[Any], Any],
+    empty: Path,
+    code_directory: str | os.PathLike[str] | None,
+    *,
+    is_sent_away: bool = True,
+) -> SentFunction:
     """The function by reference where a module holds it, else as `plain_function` writes it, else by cloudpickle.
 
-    `empty`: an empty folder that lasts until the function was sent. `code_directory`: a folder that is sent, too.
-    Raises InvalidInput for a function that cannot be sent.
+    `empty`: an empty folder that lasts until the function was sent. `code_directory`: a folder that trials need, too.
+    `is_sent_away`: some trials run elsewhere, so all that the function needs is sent. On this machine a function that
+    is not called by reference runs in that folder, else in the program's working directory, and finds the program's
+    modules. Raises InvalidInput for a function that cannot be called with one argument, or cannot be sent.
     """
-    if not callable(function):
-        raise InvalidInput(f"function: {function!r:.100} cannot be called")
+    _require_one_argument(function)
     given = None if code_directory is None else Path(os.path.realpath(os.path.expanduser(code_directory)))
     if given is not None and not given.is_dir():
         raise InvalidInput(f"code_directory: there is no folder {given}")
     if reference := _reference(function):
-        return SentFunction(what=reference, folder=_folder(function.__module__, given) or empty)
-    plain = plain_function.dumps(function, lambda name: _is_there(name, given))
-    return _pickled(function, empty, given) if plain is None else _plain(plain, empty, given)
+        folder = _folder(function.__module__, given)
+        if folder is not None:
+            with _named_as_written():
+                code_archive.require_small(folder)
+        return SentFunction(what=reference, folder=folder or empty)
+    if given is not None and is_sent_away:
+        with _named_as_written():
+            code_archive.copy(given, empty)
+    content = plain_function.dumps(function, lambda name: not is_sent_away or _is_there(name, given))
+    name = _PICKLED if content is None else _PLAIN
+    if content is None:
+        content = _pickled(function, empty, given, is_sent_away=is_sent_away)
+    (empty / name).write_bytes(content)
+    (empty / _PROGRAM).write_text(json.dumps(_described_program(given)), encoding="utf-8")
+    return SentFunction(what=f"{name}:{_VERSION}", folder=empty, python_version=_VERSION, program=_PROGRAM)
+
+
+def _require_one_argument(function: Any) -> None:
+    """Raises InvalidInput for what a trial cannot call with its parameters to get a result."""
+    if not callable(function):
+        raise InvalidInput(f"function: {function!r:.100} cannot be called")
+    name = getattr(function, "__name__", "it")
+    if inspect.isclass(function):
+        raise InvalidInput(f"function: {name} is a class; give a function that takes the parameters")
+    inner = getattr(function, "func", function)
+    if any(kind(one) for kind in _AWAITED for one in (inner, vars(type(inner)).get("__call__"))):
+        raise InvalidInput(f"function: {name} is asynchronous; give a function that calls asyncio.run")
+    try:
+        inspect.signature(function).bind({})
+    except TypeError as error:
+        raise InvalidInput(
+            f"function: {name} must take one argument, the parameters ({error}); bind others with functools.partial"
+        ) from None
+    except ValueError:  # a function in C that does not say what it takes
+        pass
+
+
+_AWAITED = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+
+
+@contextmanager
+def _named_as_written() -> Iterator[None]:
+    """Names the argument in refusals of its folder, and not the field of an experiment file."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(str(error).replace("trialCodeDirectory:", "code_directory:", 1)) from None
+
+
+def _described_program(given: Path | None) -> dict[str, Any]:
+    """This program, as `nni_call` takes it over: working directory, path of modules, and the file of ``__main__`` or
+    the module that runs as it."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    path = [os.path.abspath(entry) for entry in sys.path]
+    return {
+        "directory": str(given or Path.cwd()),
+        "path": [str(given), *path] if given is not None else path,
+        "file": os.path.abspath(file) if file and os.path.exists(file) else "",
+        "module": spec.name if spec is not None else "",
+    }
 
 
 def _reference(function: Any) -> str:
@@ -93,28 +164,20 @@ def _is_there(module: str, given: Path | None) -> bool:
     return is_installed(source) or (given is not None and source.is_relative_to(given))
 
 
-def _plain(content: bytes, folder: Path, given: Path | None) -> SentFunction:
-    if given is not None:
-        shutil.copytree(given, folder, dirs_exist_ok=True)
-    (folder / _PLAIN).write_bytes(content)
-    return SentFunction(what=f"{_PLAIN}:{_VERSION}", folder=folder, python_version=_VERSION)
-
-
-def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None) -> SentFunction:
+def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None, *, is_sent_away: bool) -> bytes:
+    """The function as cloudpickle writes it, which is put into the folder. Raises InvalidInput."""
     cloudpickle = _cloudpickle()
-    if given is not None:
-        shutil.copytree(given, folder, dirs_exist_ok=True)
     try:
-        content = cloudpickle.dumps(function)
+        content: bytes = cloudpickle.dumps(function)
     except Exception as error:  # whatever an object of the user's raises
         raise InvalidInput(
             f"function: cannot be sent ({type(error).__name__}: {error}); it may use only what can be pickled, so open "
             "files, locks and connections inside it"
         ) from None
-    _require_modules(content, given)
-    (folder / _PICKLED).write_bytes(content)
+    if is_sent_away:
+        _require_modules(content, given)
     shutil.copytree(Path(cloudpickle.__file__).parent, folder / "cloudpickle", dirs_exist_ok=True)
-    return SentFunction(what=f"{_PICKLED}:{_VERSION}", folder=folder, python_version=_VERSION)
+    return content
 
 
 def _cloudpickle() -> Any:

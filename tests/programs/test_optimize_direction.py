@@ -36,7 +36,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("tuner", "direction", "expected"),
     [
-        (None, "maximize", {"name": "TPE", "class_args": {MODE: "maximize"}}),
+        (None, "maximize", {"name": "Auto", "class_args": {MODE: "maximize"}}),
         ({"name": "Random"}, "minimize", {"name": "Random", "class_args": {MODE: "minimize"}}),
         (
             {"name": "TPE", "classArgs": {"seed": 1}},

@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -57,6 +58,7 @@ def called(
     tmp_path: Path,
     *,
     program: Sequence[str] = ("-m", "nni_call"),
+    is_here: bool = False,
     **variables: str,
 ) -> list[dict[str, object]]:
     """What a trial's process reports that calls the function."""
@@ -72,7 +74,8 @@ def called(
     environment |= {"NNI_SYS_DIR": str(tmp_path / "run"), "NNI_TRIAL_JOB_ID": "abcde"}
     record = json.dumps({"parameter_id": 0, "parameter_source": "algorithm", "parameters": parameters})
     (tmp_path / "run" / "parameter.cfg").write_text(record)
-    subprocess.run([sys.executable, *program, sent.what], env=environment, cwd=sent.folder, check=True, timeout=20)
+    words = [sent.what, *([sent.program] if is_here and sent.program else [])]
+    subprocess.run([sys.executable, *program, *words], env=environment, cwd=sent.folder, check=True, timeout=20)
     return [json.loads(line) for line in _only(tmp_path / "outbox").read_text().splitlines()]
 
 
@@ -213,7 +216,7 @@ def make(start):
     here.update(halved=_halved, __name__="__main__")
     exec(source, here)
     sent = sent_function.prepare(here["make"](10), empty, None)
-    assert sent.what.startswith("function.marshal:") and [file.name for file in empty.iterdir()] == ["function.marshal"]
+    assert sent.what.startswith("function.marshal:") and not (empty / "cloudpickle").exists()
     assert called(sent, {"x": 9}, tmp_path)[-1]["value"] == {
         **{"default": 11 + 13 + 2, "even": True, "root": 4.0, "path": "b", "tags": 1, "halved": 2.0},
         **{"table": [[1, 2], [3.5, None]], "inner": [9, 18]},
@@ -286,3 +289,154 @@ def test_a_text_that_looks_like_a_module_is_no_module() -> None:
     content = cloudpickle.dumps(lambda parameters: ("numpy", json.dumps(parameters)))
     found = set(sent_function.imported_modules(content))
     assert "json" in {name.partition(".")[0] for name in found} and "numpy" not in found
+
+
+def with_folder(tmp_path: Path) -> Path:
+    """A code directory with an ignored file, a link in it and one that leads out of it."""
+    (folder := tmp_path / "given").mkdir()
+    (folder / "helper.py").write_text("def scale(value):\n    return value * 10\n")
+    (folder / ".nniignore").write_text("big/\n")
+    (folder / "big").mkdir()
+    (folder / "big" / "data.bin").write_bytes(b"0" * 1000)
+    (folder / "link.py").symlink_to("helper.py")
+    return folder
+
+
+def scaled(parameters: Any) -> Any:
+    import os
+
+    import helper
+
+    return {"default": helper.scale(parameters["x"]), "big": os.path.exists("big"), "cwd": os.getcwd()}
+
+
+scaled.__module__ = "__main__"  # as if the program defined it
+
+
+def test_code_directory_is_copied_for_trials_elsewhere_as_code_travels(empty: Path, tmp_path: Path) -> None:
+    folder = with_folder(tmp_path)
+    sent = sent_function.prepare(scaled, empty, folder)
+    assert os.readlink(empty / "link.py") == "helper.py" and not (empty / "big").exists()
+    assert called(sent, {"x": 4}, tmp_path)[-1]["value"] == {"default": 40, "big": False, "cwd": str(empty)}
+
+
+def test_code_directory_on_this_machine_is_run_in_and_not_copied(empty: Path, tmp_path: Path) -> None:
+    folder = with_folder(tmp_path)
+    (folder / "out").symlink_to("/")
+    sent = sent_function.prepare(scaled, empty, folder, is_sent_away=False)
+    assert not (empty / "helper.py").exists()
+    found = called(sent, {"x": 4}, tmp_path, is_here=True)
+    assert found[-1]["value"] == {"default": 40, "big": True, "cwd": str(folder)}
+
+
+def _dangling(folder: Path) -> None:
+    (folder / "gone").symlink_to("nothing")
+
+
+def _leading_out(folder: Path) -> None:
+    (folder / "out").symlink_to("/etc")
+
+
+def _socket(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(folder / "socket"))
+
+
+def _far_too_many(folder: Path) -> None:
+    for number in range(2001):
+        (folder / f"{number}.py").touch()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_dangling, "'gone' in .* is a link to 'nothing', which cannot be followed"),
+        (_leading_out, "'out' in .* is a link that leads out of it"),
+        (_socket, "'socket' in .* is a socket"),
+        (_far_too_many, "has 200. files, .* at most 2000 files"),
+    ],
+)
+def test_code_directory_that_cannot_travel_is_refused_by_name(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None], words: str
+) -> None:
+    folder = with_folder(tmp_path)
+    monkeypatch.chdir(folder)
+    spoil(folder)
+    with pytest.raises(InvalidInput, match=f"^code_directory: .*{words}"):
+        sent_function.prepare(scaled, empty, folder)
+
+
+class Model:
+    def __init__(self, parameters: Any) -> None: ...
+
+
+async def awaited(parameters: Any) -> int:
+    return 1
+
+
+async def yielded(parameters: Any) -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (Model, "Model is a class"),
+        (awaited, "awaited is asynchronous"),
+        (yielded, "yielded is asynchronous"),
+        (functools.partial(awaited), "is asynchronous"),
+        (lambda a, b: 1, "must take one argument, the parameters .*missing a required argument: 'b'"),
+        (lambda: 1, "must take one argument, the parameters .*too many positional arguments"),
+        (lambda a, *, b: 1, "must take one argument"),
+        (5, "5 cannot be called"),
+    ],
+)
+def test_what_cannot_be_called_with_parameters_is_refused(empty: Path, function: Any, words: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^function: .*{words}"):
+        sent_function.prepare(function, empty, None)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a: 1, lambda a, b=2: 1, lambda *a: 1, functools.partial(lambda b, a: 1, 2)], ids=str
+)
+def test_functions_of_one_argument_are_taken(empty: Path, function: Any) -> None:
+    assert sent_function.prepare(function, empty, None).program == "program.json"
+
+
+def missing_module(parameters: Any) -> Any:
+    import not_there_at_all  # noqa: F401
+
+
+def missing_file(parameters: Any) -> Any:
+    return open("datasets/a.csv").read()
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            missing_module,
+            "No module named 'not_there_at_all'; call optimize with code_directory, a folder that holds not_",
+        ),
+        (missing_file, "No such file or directory; call optimize with code_directory, a folder that holds this file"),
+    ],
+)
+def test_missing_code_elsewhere_leads_to_code_directory(
+    empty: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], function: Any, words: str
+) -> None:
+    sent = sent_function.prepare(function, empty, None)
+    with pytest.raises(subprocess.CalledProcessError):
+        called(sent, {}, tmp_path)
+    assert words in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_optimize_inside_its_own_trial_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNI_CALL_TRIAL", "1")
+    optimize = importlib.import_module("nni_manager.programs.optimize")
+    with pytest.raises(InvalidInput, match="inside a trial of optimize: put the call below `if __name__"):
+        optimize.optimize(lambda parameters: 1, {}, trials=1)
+
+
+def test_optimize_without_a_tuner_uses_auto(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asked_for(monkeypatch, json.dumps, direction="maximize")
+    assert asked["tuner"] == {"name": "Auto", "classArgs": {"optimize_mode": "maximize"}}

@@ -1,7 +1,9 @@
-"""The command of a trial that calls a function: ``python3 -m nni_call WHAT``.
+"""The command of a trial that calls a function: ``python3 -m nni_call WHAT [PROGRAM]``.
 
 `WHAT` is ``module:function``, or the path of a file that `cloudpickle` or `nni_manager.programs.plain_function` wrote,
 with ``X.Y`` of its Python after a colon.
+`PROGRAM` is the path of a JSON file about the program that defined the function, where that runs on this machine: the
+call has its working directory, its path of modules and its ``__main__``, so that process pools find its functions.
 The function gets the trial's parameters. What it yields are intermediate results; what it returns is the final result,
 or where it returns nothing, the last that it yielded.
 """
@@ -14,24 +16,80 @@ from types import GeneratorType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Dict
 
 _PICKLED, _PLAIN = ".pickle", ".marshal"
 #: As `trial_runner.protocol` has it, which need not be here: the manager knows this end by it.
 _OTHER_PYTHON = "nni_call: the function was sent by Python "
 
 
+#: Set for all that a call starts: a program without a guard that is imported again must not search again.
+TRIAL_VARIABLE = "NNI_CALL_TRIAL"
+
+
 def main() -> None:
     _look_into_code_first()
-    function = _find(sys.argv[1])
+    os.environ[TRIAL_VARIABLE] = "1"
+    program = _program(sys.argv[2]) if len(sys.argv) > 2 else None
+    try:
+        function = _find(sys.argv[1])
+        if program:
+            _publish(function)
+            os.chdir(program["directory"])
+        result = _call(function)
+    except (ModuleNotFoundError, FileNotFoundError) as error:
+        if not program:
+            _advise(error)
+        raise
+    if result is None:
+        sys.exit("the function returned nothing: it must return its result, or yield it")
+    import nni
+
+    nni.report_final_result(_plain(result))
+
+
+def _call(function: Callable[[Any], Any]) -> Any:
     import nni
 
     result = function(nni.get_next_parameter())
-    if isinstance(result, GeneratorType):
-        result = _follow(result, nni.report_intermediate_result)
-    if result is None:
-        sys.exit("the function returned nothing: it must return its result, or yield it")
-    nni.report_final_result(_plain(result))
+    return _follow(result, nni.report_intermediate_result) if isinstance(result, GeneratorType) else result
+
+
+def _program(file: str) -> Dict[str, Any]:
+    """What the file says of the program, whose path of modules and ``__main__`` are taken over."""
+    import json
+
+    with open(file, encoding="utf-8") as content:
+        found = json.load(content)
+    sys.path[:] = found["path"] + [entry for entry in sys.path if entry not in found["path"]]
+    module = type(sys)("__main__")
+    if found["module"]:
+        from importlib.machinery import ModuleSpec
+
+        module.__spec__ = ModuleSpec(found["module"], None)
+    if found["file"]:
+        module.__file__ = found["file"]
+    sys.modules["nni_call"] = sys.modules["__main__"]  # its globals live on
+    sys.modules["__main__"] = module
+    return dict(found)
+
+
+def _publish(function: Any) -> None:
+    """Puts what the program defines, and the function uses, where it is looked up by name."""
+    inner = (function, getattr(function, "func", None), vars(type(function)).get("__call__"))
+    for known in (getattr(one, "__globals__", {}) for one in inner):
+        if known.get("__name__") == "__main__":
+            own = {name: value for name, value in known.items() if not name.startswith("__")}
+            vars(sys.modules["__main__"]).update(own)
+
+
+def _advise(error: Any) -> None:
+    """Adds to an error about a module or file that is not here where it has to be."""
+    if isinstance(error, ModuleNotFoundError):
+        if error.name:
+            error.msg += "; call optimize with code_directory, a folder that holds {}".format(error.name.split(".")[0])
+    elif error.filename and not os.path.isabs(os.fspath(error.filename)):
+        error.strerror = "{}; call optimize with code_directory, a folder that holds this file".format(error.strerror)
 
 
 def _look_into_code_first() -> None:
