@@ -14,6 +14,9 @@ from nni_manager.programs.request import Source
 #: Fields whose keys are the user's own, as Python and as experiment files spell them.
 _OWN_KEYS = frozenset({"searchSpace", "classArgs", "objectives", "constraints", "environment", "env", "labels"})
 
+#: The fields that name a training service, of both formats.
+_SERVICES = frozenset({"trainingService", "trainingServicePlatform"})
+
 #: An experiment file's path, its text (with a line break), or its fields.
 Config = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -22,14 +25,18 @@ def source(config: Config | None, fields: Mapping[str, Any], directory: str | os
     """The experiment file that `config` and `fields` make together; a field takes the place of the file's.
 
     Names may be written in Python's spelling (``max_trial_number``) or the file's (``maxTrialNumber``). Relative paths
-    start at `directory`: not given, at the file's folder, or the current one. Raises InvalidInput.
+    start at `directory`: not given, at the file's folder, or the current one. Without a file, trials run on this
+    machine unless a field names another training service. Raises InvalidInput.
     """
     text, folder, file = _given(config)
     folder = os.path.abspath(os.path.expanduser(directory)) if directory is not None else folder
     if text is not None and not fields:
         return Source(text=text, directory=folder, file=file)
     below = _fields_of(text, file) if text is not None else config if isinstance(config, Mapping) else {}
-    return Source(text=_as_text({**in_file_spelling(below), **in_file_spelling(fields)}), directory=folder, file=file)
+    made = {**in_file_spelling(below), **in_file_spelling(fields)}
+    if text is None and not made.keys() & _SERVICES:
+        made["trainingService"] = {"platform": "local"}
+    return Source(text=_as_text(made), directory=folder, file=file)
 
 
 def in_file_spelling(fields: Mapping[str, Any]) -> dict[str, Any]:

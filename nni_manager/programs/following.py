@@ -56,12 +56,21 @@ class FollowedExperiment:
         return self._reached(may_start=may_start).events(self.id)
 
     def stop(self) -> None:
-        """Stops it; returns when its trials have ended, and with them a daemon that ends with its last experiment."""
+        """Stops it; returns when its trials have ended, and with them a daemon that ends with its last experiment.
+        Where the daemon dies meanwhile, the next one is asked. Raises NniManagerError when each of several dies."""
+        from nni_manager.client.connection import Unreachable
         from nni_manager.client.daemon_end import waiting_for_daemon_end
 
-        client = self._connect()
-        with waiting_for_daemon_end(client):
-            client.stop(self.id)
+        ends = StreamEnds(self.id)
+        while True:
+            ends.begin()
+            try:
+                client = self._connect()
+                with waiting_for_daemon_end(client):
+                    client.stop(self.id)
+                return
+            except Unreachable:
+                time.sleep(ends.note(StreamEnded(in_order=False), heard=False))
 
     def goes_on(self, *, may_start: bool) -> bool:
         """Whether it may still be open though the stream of its states is over. `may_start`: where no daemon runs, one

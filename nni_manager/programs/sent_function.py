@@ -64,7 +64,7 @@ def prepare(
     if given is not None and is_sent_away:
         with _named_as_written():
             code_archive.copy(given, empty)
-    content = plain_function.dumps(function, lambda name: not is_sent_away or _is_there(name, given))
+    content = plain_function.dumps(function, lambda name: _is_there(name, given, is_sent_away=is_sent_away))
     name = _PICKLED if content is None else _PLAIN
     if content is None:
         content = _pickled(function, empty, given, is_sent_away=is_sent_away)
@@ -155,8 +155,10 @@ def is_installed(file: Path) -> bool:
     return any(file.is_relative_to(os.path.realpath(sysconfig.get_path(name))) for name in names)
 
 
-def _is_there(module: str, given: Path | None) -> bool:
-    """Whether a trial finds a module: it is installed, or in the folder that is sent."""
+def _is_there(module: str, given: Path | None, *, is_sent_away: bool) -> bool:
+    """Whether a trial finds a module: it is installed, or in the folder that is sent; on this machine all are there."""
+    if not is_sent_away:
+        return module != "__main__"
     top = module.partition(".")[0]
     source = _source(top)
     if source == Path():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -22,9 +23,11 @@ import pytest
 
 import nni_manager
 from nni_manager import AsyncExperiment, Experiment, ExperimentFailed
+from nni_manager.client.connection import Unreachable
 from nni_manager.client.daemon import find
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound
+from nni_manager.programs import following
 from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line
 from tests.fork_server.popen import Popen
 
@@ -171,7 +174,93 @@ def test_a_daemon_that_is_killed_meanwhile_changes_nothing(line: CommandLine) ->
     assert out == f"{['SUCCEEDED'] * 6} {[1] * 6}\n"
 
 
-def test_a_daemon_that_is_ended_meanwhile_is_not_started_again(line: CommandLine) -> None:
+@pytest.mark.parametrize("moment", ["before the stop", "in the stop"])
+@pytest.mark.parametrize("kind", ["awaited", "run"])
+def test_finished_search_is_returned_though_the_daemon_dies(
+    line: CommandLine, monkeypatch: pytest.MonkeyPatch, moment: str, kind: str
+) -> None:
+    def kill() -> None:
+        address = find(line.data)
+        assert address is not None
+        os.kill(ManagerClient(address).daemon()["pid"], signal.SIGKILL)
+
+    stop, killed = ManagerClient.stop, []
+
+    def dying(client: ManagerClient, id: str) -> Any:
+        if not killed:
+            killed.append(id)
+            kill()
+            if moment == "in the stop":
+                raise Unreachable("the connection broke")
+        return stop(client, id)
+
+    monkeypatch.setattr(ManagerClient, "stop", dying)
+    experiment = Experiment(settings())
+    if kind == "run":
+        experiment.run(progress=False)
+    else:
+        asyncio.run(AsyncExperiment._of(experiment).run())
+    assert killed and experiment.best is not None and experiment.best.value == 7
+    assert [one.status for one in experiment.trials()] == ["SUCCEEDED"] * 4
+
+
+PROGRAM = """
+import concurrent.futures, multiprocessing, os, sys
+import nni_manager
+{imports}
+
+def fold(number):
+    return number * 10.0
+
+def objective(parameters):
+{body}
+
+if __name__ == "__main__":
+    print("BEST", nni_manager.optimize(objective, {{"x": {{"_type": "choice", "_value": [1]}}}}, trials=1).best.value)
+"""
+_SPAWN = """    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        return sum(pool.map(fold, [1, 2, 3]))"""
+_POOL = """    with concurrent.futures.ProcessPoolExecutor(2) as pool:
+        return sum(pool.map(fold, [1, 2, 3]))"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "body"),
+    [
+        ("", "    return sum(map(float, open('datasets/a.csv')))"),
+        ("from helper import scale", "    return scale(6)"),
+        ("", "    import helper\n    return helper.scale(6)"),
+        ("", _POOL),
+        ("", _SPAWN),
+    ],
+    ids=["file", "imported", "imported inside", "pool", "spawned pool"],
+)
+@pytest.mark.parametrize("start", [["src/program.py"], ["-m", "src.program"]], ids=["file", "module"])
+def test_function_of_a_program_runs_as_in_the_program(
+    line: CommandLine, imports: str, body: str, start: list[str]
+) -> None:
+    (line.folder / "src").mkdir()
+    (line.folder / "src" / "program.py").write_text(PROGRAM.format(imports=imports, body=body))
+    helper = line.folder / ("helper.py" if start[0] == "-m" else "src/helper.py")
+    helper.write_text("def scale(value):\n    return value * 10.0\n")
+    (line.folder / "datasets").mkdir()
+    (line.folder / "datasets" / "a.csv").write_text("10\n20\n30\n")
+    done = subprocess.run([sys.executable, *start], cwd=line.folder, capture_output=True, text=True, timeout=60)
+    assert "BEST 60.0" in done.stdout, done.stdout + done.stderr
+
+
+def test_program_without_a_guard_searches_once(line: CommandLine) -> None:
+    program = PROGRAM.format(imports="", body="    return 60.0").replace('if __name__ == "__main__":', "if True:")
+    (line.folder / "program.py").write_text(program)
+    done = subprocess.run([sys.executable, "program.py"], cwd=line.folder, capture_output=True, text=True, timeout=60)
+    assert "BEST 60.0" in done.stdout, done.stdout + done.stderr
+    assert len(json.loads(line.good("experiment", "list", "--all", "--json"))) == 1
+
+
+def test_a_daemon_that_is_ended_meanwhile_is_not_started_again(
+    line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "RETURN_S", 1.0)
     heard = threading.Event()
 
     class Heard(Experiment):

@@ -27,7 +27,29 @@ def test_pythons_spelling_becomes_the_files() -> None:
         "maxTrialNumber": 3,
         "searchSpace": SPACE,
         "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}},
+        "trainingService": {"platform": "local"},
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {"trainingService": {"platform": "local"}}),
+        ({"training_service": {"platform": "dlts"}}, {"trainingService": {"platform": "dlts"}}),
+        ({"trainingServicePlatform": "dlts"}, {"trainingServicePlatform": "dlts"}),
+    ],
+)
+def test_program_without_a_training_service_uses_this_machine(
+    fields: dict[str, object], expected: dict[str, object]
+) -> None:
+    for config, own in ((None, fields), (fields, {})):
+        assert json.loads(configuration.source(config, own, None).text) == expected
+
+
+def test_file_without_a_training_service_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yml"
+    file.write_text("trialConcurrency: 1\n")
+    assert "trainingService" not in configuration.source(file, {"max_trial_number": 1}, None).text
 
 
 def test_the_users_own_keys_stay_as_they_are() -> None:
