@@ -6,21 +6,25 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import trial_runner
 from nni_manager.client import caller
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.programs import sent_function
 from nni_manager.programs.experiment import Experiment
 from nni_manager.programs.sent_function import SentFunction
+from nni_manager.programs.spelling import Spelling
 
 _NNI_CALL = Path(trial_runner.__file__).with_name("stand_in") / "nni_call.py"
 #: A function of the parameters that returns its result, or yields results.
 Function = Callable[[Any], Any]
 #: The name of one that needs no more fields, a section `trainingService`, or several.
 Platform = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Direction = Literal["minimize", "maximize"]
 
 
 def optimize(
@@ -29,7 +33,7 @@ def optimize(
     *,
     trials: int,
     concurrency: int = 1,
-    direction: Literal["minimize", "maximize"] = "minimize",
+    direction: Direction = "minimize",
     tuner: Mapping[str, Any] | None = None,
     platform: Platform = "local",
     code_directory: str | os.PathLike[str] | None = None,
@@ -43,7 +47,7 @@ def optimize(
 
     ::
 
-        space = {"x": {"_type": "uniform", "_value": [-9, 9]}}
+        space = {"x": nni_manager.space.uniform(-9, 9)}
         found = nni_manager.optimize(lambda parameters: (parameters["x"] - 2) ** 2, space, trials=50)
         print(found.best)
 
@@ -53,28 +57,46 @@ def optimize(
     of Python where it runs: machines with another one are refused before anything starts, a container's by its first
     trial. `code_directory`: a folder that is sent with it. `platform`: ``local``, or a section `trainingService` of an
     experiment file, or a list of these. `tuner`: its section; not given: TPE. `direction` counts unless the section, or
-    `objectives`, states another. `fields`: others of an experiment file.
-    Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there;
-    `Experiment.run` has the other errors.
+    `objectives`, states another. `progress`: whether the address of the page and a bar are shown. `fields`: others of
+    an experiment file.
+    Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there, and for values
+    that no experiment file can hold; `Experiment.run` has the other errors.
     """
+    if direction not in get_args(Direction):
+        raise InvalidInput(f"direction: must be 'minimize' or 'maximize', not {direction!r}")
     given = tuner or {"name": "TPE"}
     is_elsewhere = caller.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder:
         sent = sent_function.prepare(function, Path(folder), code_directory)
         told = {
             "experiment_name": getattr(function, "__name__", "function"),
-            "search_space": dict(space),
+            "search_space": space,
             "trial_code_directory": ".",
             "trial_concurrency": concurrency,
             "max_trial_number": trials,
             "tuner": given if "objectives" in fields else _directed(given, direction),
             **_services(platform, sent, is_elsewhere=is_elsewhere),
         }
-        experiment = Experiment({**told, **fields}, directory=sent.folder, data_dir=data_dir, manager=manager)
-        experiment.start(send_code=True)
+        with _in_arguments(platform):
+            experiment = Experiment({**told, **fields}, directory=sent.folder, data_dir=data_dir, manager=manager)
+            experiment.start(send_code=True, progress=progress)
     experiment.wait(progress=progress)
     experiment.stop()
     return experiment
+
+
+#: Field of an experiment → argument of `optimize`.
+_ARGUMENTS = {"max_trial_number": "trials", "trial_concurrency": "concurrency", "training_service": "platform"}
+
+
+@contextmanager
+def _in_arguments(platform: Platform) -> Iterator[None]:
+    """Raises refusals with the names of arguments."""
+    names = {**_ARGUMENTS, "training_service.platform": "platform"} if isinstance(platform, str) else _ARGUMENTS
+    try:
+        yield
+    except InvalidInput as error:
+        raise Spelling(names=names).refusal(error) from None
 
 
 def _directed(tuner: Mapping[str, Any], direction: str) -> Mapping[str, Any]:

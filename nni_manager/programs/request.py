@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nni_manager.client.caller import own_environment
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.programs.spelling import Spelling
 
 if TYPE_CHECKING:
     from nni_manager.client.caller import ChosenDaemon
@@ -30,6 +31,8 @@ class Source:
     python: str = ""
     #: Whether the folder is sent to a daemon on this machine, too, which keeps a copy of it.
     is_sent: bool = False
+    #: The names of fields in messages, where a program gave them.
+    spelling: Spelling | None = None
 
     @property
     def chosen(self) -> dict[str, str]:
