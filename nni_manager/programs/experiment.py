@@ -17,6 +17,7 @@ from nni_manager.client import caller, endpoints
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError
 from nni_manager.programs import configuration, following, records, request
 from nni_manager.programs.configuration import Config
+from nni_manager.programs.plain_values import plain
 from nni_manager.programs.records import Best, Trial, Trials
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Experiment:
         `port`, `url_prefix`: as in `start`; `place`: as in `connect`."""
         self = cls(**place)
         folder = None if working_directory is None else os.path.abspath(os.path.expanduser(working_directory))
-        self._client().view(id, working_directory=folder, endpoint=endpoints.wish(self._place, port, url_prefix))
+        self._client().view(id, working_directory=folder, endpoint=self._endpoint(port, url_prefix))
         self._id = id
         return self
 
@@ -120,7 +121,7 @@ class Experiment:
         with self._starting(), _in_spelling(self._source.spelling):
             source = replace(self._source, is_sent=send_code)
             client, fields = request.prepare(source, self._place, self._client, self._warn)
-            self._id = client.create(**fields, endpoint=endpoints.wish(self._place, port, url_prefix), id=id)
+            self._id = client.create(**fields, endpoint=self._endpoint(port, url_prefix), id=id)
         state = self.state
         if progress and (page := endpoints.page(state, client, self._place)):
             print(f"Experiment {self._id}: {page}", file=sys.stderr)
@@ -151,7 +152,7 @@ class Experiment:
         """Opens the stopped experiment again, or continues one that is on hold. Arguments: `start`."""
         client = self._client()
         secrets = request.secrets_of_experiment(client, self.id, os.environ)
-        client.resume(self.id, secrets=secrets.get("secrets"), endpoint=endpoints.wish(self._place, port, url_prefix))
+        client.resume(self.id, secrets=secrets.get("secrets"), endpoint=self._endpoint(port, url_prefix))
         return self
 
     def change(self, **fields: Any) -> None:
@@ -278,6 +279,9 @@ class Experiment:
         finally:
             self._is_starting = False
 
+    def _endpoint(self, port: int | None, url_prefix: str) -> dict[str, Any]:
+        return endpoints.wish(self._place, plain(port, "port"), url_prefix)
+
     def _warn(self, messages: Iterable[str]) -> None:
         """Warns about the config, in the program's spelling."""
         spelling = self._source.spelling
@@ -327,6 +331,6 @@ def _warn(messages: Iterable[str]) -> None:
 def _depth() -> int:
     """The number of frames of this package between a function that calls this one and the program."""
     frame, depth = sys._getframe(1), 0
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("nni_manager."):
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("nni_manager."):
         frame, depth = frame.f_back, depth + 1
     return depth

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nni_manager.client.formats import best_label, compact, number
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.objectives import Goals
 from nni_manager.programs import progress
 from nni_manager.programs.progress import State
@@ -24,6 +25,8 @@ def experiment(state: State, trials: Trials, page: str = "") -> str:
     ]
     if page:
         facts.append(f'Page: <a href="{_shown(page)}" target="_blank" rel="noopener">{_shown(page)}</a>')
+    elif state["status"] == ExperimentStatus.STOPPED:
+        facts.append(f"Page: closed; <code>nnictl view {_shown(state['id'])}</code> opens it")
     if state["hold"]:
         facts.append(f"On hold: {_shown(state['hold']['sentence'])}")
     if best := state["best"]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from nni_manager.client.caller import own_environment
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.programs.spelling import Spelling
 
 if TYPE_CHECKING:
     from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
+    from nni_manager.programs.spelling import Spelling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

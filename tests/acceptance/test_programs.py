@@ -89,7 +89,9 @@ def test_start_prints_the_page_which_the_card_links(line: CommandLine, capfd: py
         (page,) = re.findall(rf"^Experiment {experiment.id}: (http://\S+/)$", capfd.readouterr().err, re.M)
         assert httpx.get(page, trust_env=False).status_code == 200
         assert f'<a href="{page}"' in experiment._repr_html_()
-    Experiment(settings(max_trial_number=1)).run(progress=False)
+    quiet = Experiment(settings(max_trial_number=1)).start(port=np.int64(0), progress=False)
+    quiet.wait(progress=False)
+    quiet.stop()
     assert capfd.readouterr() == ("", "")
 
 

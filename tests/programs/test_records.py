@@ -88,6 +88,10 @@ def test_a_notebook_links_the_page() -> None:
     assert '<a href="http://localhost:8080/&quot;&gt;&lt;b&gt;" target="_blank" rel="noopener">' in shown
 
 
+def test_a_notebook_says_how_a_closed_page_is_opened() -> None:
+    assert "<code>nnictl view k3v9x0qa</code>" in html.experiment({**STATE, "status": "STOPPED"}, records.trials([]))
+
+
 def test_a_notebook_escapes_what_a_manager_sends() -> None:
     tag = "<img src=x onerror=alert(1)>"
     best = {"value": tag, "parameters": {tag: tag}, "trialId": tag}
