@@ -1,13 +1,14 @@
 """The experiment manager: one daemon that owns hyper-parameter experiments.
 
-From a program: `Experiment`, `AsyncExperiment`, `optimize`, and the errors that they raise; `__init__.pyi` has their
-types.
+From a program: `Experiment`, `AsyncExperiment`, `optimize`, the dimensions of `space`, and the errors that these raise;
+`__init__.pyi` has their types.
 
 Read in this order: `domain` (the words), `config` (text → experiment), `store` (where state lives), `scheduler` (the
 heart), `platform_kit` (what a training service is), `machines`, `shared_storage`, `code_archive`, `kubernetes` and
 `web_services` (what adapters are made of), `platforms` (the adapters), `tuners` and `assessors` (what to try and what
 to give up), `provenance` (what an experiment is repeated by), `analysis` (answers about trials), `streams` (states as
-they change), `api`, `web`, `client`, `programs` and `cli` (how people reach it), `app` (how it is put together).
+they change), `api`, `web`, `client`, `programs`, `space` and `cli` (how people reach it), `app` (how it is put
+together).
 
 The contracts in `pyproject.toml` rule the imports between them, and `make check` proves those.
 """
@@ -30,18 +31,22 @@ _MODULES = {
     "optimize": "nni_manager.programs.optimize",
 }
 
-__all__ = ["__version__", *_MODULES]
+_SPACE = "space"
+
+__all__ = ["__version__", _SPACE, *_MODULES]
 
 
 def __dir__() -> list[str]:
     """All that can be had, imported or not: for completion and `help`."""
-    return sorted({*globals(), *_MODULES})
+    return sorted({*globals(), _SPACE, *_MODULES})
 
 
 def __getattr__(name: str) -> object:
     """Imported on first use: daemon and command line need none of them."""
-    if name not in _MODULES:
+    if name not in (_SPACE, *_MODULES):
         raise AttributeError(f"module 'nni_manager' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == _SPACE:
+        return import_module("nni_manager.space")
     return getattr(import_module(_MODULES[name]), name)

@@ -1,3 +1,4 @@
+from nni_manager import space as space
 from nni_manager.client.connection import Unreachable as Unreachable
 from nni_manager.domain.errors import ConfigInvalid as ConfigInvalid
 from nni_manager.domain.errors import Conflict as Conflict

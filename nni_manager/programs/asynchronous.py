@@ -48,8 +48,8 @@ class AsyncExperiment:
 
     async def start(self, *, port: int | None = None, url_prefix: str = "") -> Self:
         """As `Experiment.start`. A call that is cancelled ends when the daemon has answered: an experiment that was
-        made has its `id` then, and is at work."""
-        await _answered(self._experiment.start, port=port, url_prefix=url_prefix)
+        made has its `id` then, and is at work. Prints nothing."""
+        await _answered(self._experiment.start, port=port, url_prefix=url_prefix, progress=False)
         return self
 
     async def run(self, *, port: int | None = None, url_prefix: str = "") -> Self:

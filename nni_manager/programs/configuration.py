@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.programs.plain_values import plain_fields
 from nni_manager.programs.request import Source
+from nni_manager.programs.spelling import OWN_KEYS, Spelling
 
-#: Fields whose keys are the user's own, as Python and as experiment files spell them.
-_OWN_KEYS = frozenset({"searchSpace", "classArgs", "objectives", "constraints", "environment", "env", "labels"})
+if TYPE_CHECKING:
+    from nni_manager.config.reading.document import Document
 
 #: The fields that name a training service, of both formats.
 _SERVICES = frozenset({"trainingService", "trainingServicePlatform"})
@@ -32,25 +35,37 @@ def source(config: Config | None, fields: Mapping[str, Any], directory: str | os
     folder = os.path.abspath(os.path.expanduser(directory)) if directory is not None else folder
     if text is not None and not fields:
         return Source(text=text, directory=folder, file=file)
-    below = _fields_of(text, file) if text is not None else config if isinstance(config, Mapping) else {}
-    made = {**in_file_spelling(below), **in_file_spelling(fields)}
-    if text is None and not made.keys() & _SERVICES:
-        made["trainingService"] = {"platform": "local"}
-    return Source(text=_as_text(made), directory=folder, file=file)
+    document = None if text is None else _document(text, file)
+    below, _ = in_file_spelling({} if document is None else document.root.value)
+    found, spelling = in_file_spelling({**config, **fields} if isinstance(config, Mapping) else fields)
+    if document is None and not found.keys() & _SERVICES:
+        found["trainingService"] = {"platform": "local"}
+    whole = json.dumps({**below, **found}, ensure_ascii=False)
+    return Source(text=whole, directory=folder, file=file, spelling=replace(spelling, below=document, file=file))
 
 
-def in_file_spelling(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with the names of experiment files; the user's own keys, such as those of a search space, stay."""
-    named = {_camel(str(name)): value for name, value in fields.items()}
-    return {name: value if name in _OWN_KEYS else _inner(value) for name, value in named.items()}
+def in_file_spelling(fields: Mapping[str, Any]) -> tuple[dict[str, Any], Spelling]:
+    """The fields with the names and values of experiment files, and the program's names. The user's own keys, such as
+    those of a search space, stay. Raises InvalidInput for what no experiment file can hold, naming its field."""
+    names: dict[str, str] = {}
+    found = _spelled(plain_fields(fields), names)
+    return found, Spelling(names=names, given=frozenset(found))
 
 
-def _inner(value: Any) -> Any:
+def _spelled(fields: Mapping[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """The fields with the names of experiment files; `names` gets the given name of each."""
+    found = {}
+    for name, value in fields.items():
+        spelled = _camel(name)
+        names[spelled] = name
+        found[spelled] = value if spelled in OWN_KEYS else _inner(value, names)
+    return found
+
+
+def _inner(value: Any, names: dict[str, str]) -> Any:
     if isinstance(value, Mapping):
-        return in_file_spelling(value)
-    if isinstance(value, list | tuple):
-        return [_inner(one) for one in value]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+        return _spelled(value, names)
+    return [_inner(one, names) for one in value] if isinstance(value, list) else value
 
 
 def _camel(name: str) -> str:
@@ -70,20 +85,11 @@ def _given(config: Config | None) -> tuple[str | None, str, str]:
     return read_text(str(path)), str(path.parent), str(path)
 
 
-def _fields_of(text: str, file: str) -> dict[str, Any]:
+def _document(text: str, file: str) -> Document:
+    """Raises ConfigInvalid, and InvalidInput for a text that holds no fields."""
     from nni_manager.config.reading import yaml_reader
 
-    found = yaml_reader.read(text, file).root.value
-    if not isinstance(found, dict):
+    found = yaml_reader.read(text, file)
+    if not isinstance(found.root.value, dict):
         raise InvalidInput(f"{file or 'the experiment file'} holds no fields")
     return found
-
-
-def _as_text(fields: Mapping[str, Any]) -> str:
-    """Raises InvalidInput for what no experiment file can hold, naming its field."""
-    for name, value in fields.items():
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"{name}: {error}; give numbers, text, lists and dictionaries") from None
-    return json.dumps(dict(fields), ensure_ascii=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,15 +13,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from nni_manager.client import caller
-from nni_manager.domain.errors import Conflict, NniManagerError
+from nni_manager.client import caller, endpoints
+from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError
 from nni_manager.programs import configuration, following, records, request
 from nni_manager.programs.configuration import Config
+from nni_manager.programs.plain_values import plain
 from nni_manager.programs.records import Best, Trial, Trials
 
 if TYPE_CHECKING:
     from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
+    from nni_manager.programs.spelling import Spelling
     from nni_manager.programs.waiting import States
 
 #: Held for a moment by `start` of any experiment; a lock of each one's own would keep it from being copied or pickled.
@@ -92,29 +95,42 @@ class Experiment:
         `port`, `url_prefix`: as in `start`; `place`: as in `connect`."""
         self = cls(**place)
         folder = None if working_directory is None else os.path.abspath(os.path.expanduser(working_directory))
-        self._client().view(id, working_directory=folder, endpoint=_endpoint(port, url_prefix))
+        self._client().view(id, working_directory=folder, endpoint=self._endpoint(port, url_prefix))
         self._id = id
         return self
 
     # Life
 
-    def start(self, *, port: int | None = None, url_prefix: str = "", send_code: bool = False, id: str = "") -> Self:
+    def start(
+        self,
+        *,
+        port: int | None = None,
+        url_prefix: str = "",
+        send_code: bool = False,
+        id: str = "",
+        progress: bool = True,
+    ) -> Self:
         """Makes the experiment; returns when it is stored and at work.
 
-        `port`: a port of its own for its page and NNI's API; 0: any. `send_code`: the daemon keeps a copy of the folder
-        where relative paths start, which need not last. `id`: an id of your choice. Raises ConfigInvalid,
-        Conflict when it was started already or the id is taken, NniManagerError.
+        `port`: a port of its own for its page and NNI's API; 0: any. Not given: the page is on the daemon's service, or
+        on the first free port from 8080 on. `send_code`: the daemon keeps a copy of the folder where relative paths
+        start, which need not last. `id`: an id of your choice. `progress`: whether the address of the page is printed
+        to stderr. Raises ConfigInvalid, InvalidInput, Conflict when it was started already or the id is taken,
+        NniManagerError.
         """
-        with self._starting():
+        with self._starting(), _in_spelling(self._source.spelling):
             source = replace(self._source, is_sent=send_code)
-            client, fields = request.prepare(source, self._place, self._client, _warn)
-            self._id = client.create(**fields, endpoint=_endpoint(port, url_prefix), id=id)
-        _warn(warning["message"] for warning in self.state["warnings"])
+            client, fields = request.prepare(source, self._place, self._client, self._warn)
+            self._id = client.create(**fields, endpoint=self._endpoint(port, url_prefix), id=id)
+        state = self.state
+        if progress and (page := endpoints.page(state, client, self._place)):
+            print(f"Experiment {self._id}: {page}", file=sys.stderr)
+        self._warn(warning["message"] for warning in state["warnings"])
         return self
 
     def run(self, *, port: int | None = None, url_prefix: str = "", progress: bool = True) -> Self:
         """Starts the experiment, waits until it is done, and closes it. Arguments and errors: `start`, `wait`."""
-        self.start(port=port, url_prefix=url_prefix)
+        self.start(port=port, url_prefix=url_prefix, progress=progress)
         self.wait(progress=progress)
         self.stop()
         return self
@@ -136,12 +152,14 @@ class Experiment:
         """Opens the stopped experiment again, or continues one that is on hold. Arguments: `start`."""
         client = self._client()
         secrets = request.secrets_of_experiment(client, self.id, os.environ)
-        client.resume(self.id, secrets=secrets.get("secrets"), endpoint=_endpoint(port, url_prefix))
+        client.resume(self.id, secrets=secrets.get("secrets"), endpoint=self._endpoint(port, url_prefix))
         return self
 
     def change(self, **fields: Any) -> None:
         """Changes limits, concurrency or search space: ``change(max_trial_number=200)``; None removes a limit."""
-        self._client().change(self.id, configuration.in_file_spelling(fields))
+        found, spelling = configuration.in_file_spelling(fields)
+        with _in_spelling(spelling):
+            self._client().change(self.id, found)
 
     def delete(self) -> None:
         """Removes the stopped experiment and its folder."""
@@ -201,8 +219,18 @@ class Experiment:
         return self._client().trial_log(self.id, trial_id, name).data.decode(errors="replace")
 
     def add_trial(self, parameters: Mapping[str, Any]) -> str:
-        """Adds a trial with parameters of your own; returns its id."""
-        return str(self._client().add_trial(self.id, dict(parameters))["id"])
+        """Adds a trial with parameters of your own; returns its id.
+
+        Each dimension of the search space needs a value. Values outside the search space are used, with a warning.
+        Raises InvalidInput for unknown and missing names and for values of another kind, Conflict when no trial may
+        start any more.
+        """
+        from nni_manager.programs import custom_parameters
+
+        client = self._client()
+        values, outside = custom_parameters.checked(parameters, client.experiment(self.id)["config"])
+        _warn(outside)
+        return str(client.add_trial(self.id, values)["id"])
 
     def kill_trial(self, trial_id: str) -> None:
         """Asks a trial to end."""
@@ -233,9 +261,10 @@ class Experiment:
     def _repr_html_(self) -> str:
         from nni_manager.programs import html
 
-        return (
-            html.experiment(self.state, self.trials()) if self._id else "<p>An experiment that was not started yet.</p>"
-        )
+        if not self._id:
+            return "<p>This experiment was not started yet.</p>"
+        state = self.state
+        return html.experiment(state, self.trials(), endpoints.page(state, self._client(), self._place))
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
@@ -249,6 +278,14 @@ class Experiment:
             yield
         finally:
             self._is_starting = False
+
+    def _endpoint(self, port: int | None, url_prefix: str) -> dict[str, Any]:
+        return endpoints.wish(self._place, plain(port, "port"), url_prefix)
+
+    def _warn(self, messages: Iterable[str]) -> None:
+        """Warns about the config, in the program's spelling."""
+        spelling = self._source.spelling
+        _warn(messages if spelling is None else map(spelling.sentence, messages))
 
     @property
     def _followed(self) -> following.FollowedExperiment:
@@ -270,10 +307,6 @@ def _place(
     return caller.choose(directory, manager, None if token_file is None else Path(token_file))
 
 
-def _endpoint(port: int | None, url_prefix: str) -> dict[str, Any] | None:
-    return {"port": port, "urlPrefix": url_prefix} if port is not None or url_prefix else None
-
-
 def _pages(client: ManagerClient, id: str, trial_id: str) -> Iterator[dict[str, Any]]:
     after = 0
     while page := client.metrics(id, trial=trial_id, type="PERIODICAL", after=after):
@@ -281,6 +314,23 @@ def _pages(client: ManagerClient, id: str, trial_id: str) -> Iterator[dict[str, 
         after = page[-1]["id"]
 
 
+@contextmanager
+def _in_spelling(spelling: Spelling | None) -> Iterator[None]:
+    """Raises refusals with the program's names of fields."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise (error if spelling is None else spelling.refusal(error)) from None
+
+
 def _warn(messages: Iterable[str]) -> None:
     for message in messages:
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, stacklevel=_depth() + 1)
+
+
+def _depth() -> int:
+    """The number of frames of this package between a function that calls this one and the program."""
+    frame, depth = sys._getframe(1), 0
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("nni_manager."):
+        frame, depth = frame.f_back, depth + 1
+    return depth

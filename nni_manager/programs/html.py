@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nni_manager.client.formats import best_label, compact, number
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.objectives import Goals
 from nni_manager.programs import progress
 from nni_manager.programs.progress import State
@@ -16,19 +17,28 @@ if TYPE_CHECKING:
     from nni_manager.programs.records import Trials
 
 
-def experiment(state: State, trials: Trials) -> str:
-    """The HTML of an experiment as it is now."""
+def experiment(state: State, trials: Trials, page: str = "") -> str:
+    """The HTML of an experiment as it is now. `page`: the address of its page, http or https; empty: it has none."""
     facts = [
-        f"<b>Experiment {escape(state['id'])}</b> {escape(str(state.get('name') or ''))}",
-        f"{escape(state['status'])}, {escape(progress.line(progress.read(state)))}",
+        f"<b>Experiment {_shown(state['id'])}</b> {_shown(state.get('name') or '')}",
+        f"{_shown(state['status'])}, {_shown(progress.line(progress.read(state)))}",
     ]
+    if page:
+        facts.append(f'Page: <a href="{_shown(page)}" target="_blank" rel="noopener">{_shown(page)}</a>')
+    elif state["status"] == ExperimentStatus.STOPPED:
+        facts.append(f"Page: closed; <code>nnictl view {_shown(state['id'])}</code> opens it")
     if state["hold"]:
-        facts.append(f"On hold: {escape(state['hold']['sentence'])}")
+        facts.append(f"On hold: {_shown(state['hold']['sentence'])}")
     if best := state["best"]:
-        label = escape(best_label(state).removeprefix("b"))
-        facts.append(f"B{label} {number(best['value'])}: <code>{escape(compact(best['parameters']))}</code>")
+        label, value = best_label(state).removeprefix("b"), number(best["value"])
+        facts.append(f"B{_shown(label)} {_shown(value)}: <code>{_shown(compact(best['parameters']))}</code>")
     drawing = best_so_far.drawing(_results(state, trials), maximize=state.get("optimizeMode") == "maximize")
     return "<div>" + "".join(f"<div>{fact}</div>" for fact in facts) + drawing + "</div>"
+
+
+def _shown(value: object) -> str:
+    """A value of a manager as text in HTML: it may have been written by anything."""
+    return escape(str(value))
 
 
 def _results(state: State, trials: Trials) -> Iterator[best_so_far.Result]:

@@ -6,9 +6,10 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import trial_runner
 from nni_manager.client import caller
@@ -16,6 +17,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.programs import sent_function
 from nni_manager.programs.experiment import Experiment
 from nni_manager.programs.sent_function import SentFunction
+from nni_manager.programs.spelling import Spelling
 
 _NNI_CALL = Path(trial_runner.__file__).with_name("stand_in") / "nni_call.py"
 #: Set in trials of `optimize`, as `nni_call.TRIAL_VARIABLE`.
@@ -24,6 +26,7 @@ _TRIAL_VARIABLE = "NNI_CALL_TRIAL"
 Function = Callable[[Any], Any]
 #: The name of one that needs no more fields, a section `trainingService`, or several.
 Platform = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Direction = Literal["minimize", "maximize"]
 
 
 def optimize(
@@ -32,7 +35,7 @@ def optimize(
     *,
     trials: int,
     concurrency: int = 1,
-    direction: Literal["minimize", "maximize"] = "minimize",
+    direction: Direction = "minimize",
     tuner: Mapping[str, Any] | None = None,
     platform: Platform = "local",
     code_directory: str | os.PathLike[str] | None = None,
@@ -46,7 +49,7 @@ def optimize(
 
     ::
 
-        space = {"x": {"_type": "uniform", "_value": [-9, 9]}}
+        space = {"x": nni_manager.space.uniform(-9, 9)}
         found = nni_manager.optimize(lambda parameters: (parameters["x"] - 2) ** 2, space, trials=50)
         print(found.best)
 
@@ -57,12 +60,14 @@ def optimize(
     trial. On this machine such a function has the program's modules and working directory. `code_directory`: a folder
     that is sent with the function, and where it runs; on this machine it is not copied. `platform`: ``local``, or a
     section `trainingService` of an experiment file, or a list of these. `tuner`: its section; not given: Auto, or TPE
-    with `objectives`. `direction` counts unless the section, or `objectives`, states another. `fields`: others of an
-    experiment file.
-    Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there;
-    `Experiment.run` has the other errors.
+    with `objectives`. `direction` counts unless the section, or `objectives`, states another. `progress`: whether the
+    address of the page and a bar are shown. `fields`: others of an experiment file.
+    Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there, and for values
+    that no experiment file can hold; `Experiment.run` has the other errors.
     """
     _require_no_trial()
+    if direction not in get_args(Direction):
+        raise InvalidInput(f"direction: must be 'minimize' or 'maximize', not {direction!r}")
     given = tuner or {"name": "TPE" if "objectives" in fields else "Auto"}
     is_elsewhere = caller.choose(None if data_dir is None else os.fspath(data_dir), manager).is_remote
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder:
@@ -71,18 +76,33 @@ def optimize(
         sent = sent_function.prepare(function, Path(folder), code_directory, is_sent_away=is_sent_away)
         told = {
             "experiment_name": getattr(function, "__name__", "function"),
-            "search_space": dict(space),
+            "search_space": space,
             "trial_code_directory": ".",
             "trial_concurrency": concurrency,
             "max_trial_number": trials,
             "tuner": given if "objectives" in fields else _directed(given, direction),
             **_services(sections, sent, is_elsewhere=is_elsewhere),
         }
-        experiment = Experiment({**told, **fields}, directory=sent.folder, data_dir=data_dir, manager=manager)
-        experiment.start(send_code=True)
+        with _in_arguments(platform):
+            experiment = Experiment({**told, **fields}, directory=sent.folder, data_dir=data_dir, manager=manager)
+            experiment.start(send_code=True, progress=progress)
     experiment.wait(progress=progress)
     experiment.stop()
     return experiment
+
+
+#: Field of an experiment → argument of `optimize`.
+_ARGUMENTS = {"max_trial_number": "trials", "trial_concurrency": "concurrency", "training_service": "platform"}
+
+
+@contextmanager
+def _in_arguments(platform: Platform) -> Iterator[None]:
+    """Raises refusals with the names of arguments."""
+    names = {**_ARGUMENTS, "training_service.platform": "platform"} if isinstance(platform, str) else _ARGUMENTS
+    try:
+        yield
+    except InvalidInput as error:
+        raise Spelling(names=names).refusal(error) from None
 
 
 def _directed(tuner: Mapping[str, Any], direction: str) -> Mapping[str, Any]:

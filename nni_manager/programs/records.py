@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -88,12 +88,28 @@ class Trials(list[Trial]):
 
     def to_frame(self) -> pandas.DataFrame:
         """A table with a column for each field, parameter (``parameters.lr``) and key of dict results
-        (``result.accuracy``). Raises NniManagerError where pandas is not installed."""
+        (``result.accuracy``).
+
+        Number, status, value and parameters come first, then times, then the rest. Raises NniManagerError where pandas
+        is not installed.
+        """
         try:
             import pandas
         except ImportError:
             raise NniManagerError("to_frame needs pandas; install it with `pip install pandas`") from None
-        return pandas.DataFrame([_row(one) for one in self])
+        rows = [_row(one) for one in self]
+        names = dict.fromkeys(name for row in rows for name in row) or [*(one.name for one in fields(Trial)), "seconds"]
+        return pandas.DataFrame(rows, columns=sorted(names, key=_place))
+
+
+#: The columns of a table that come first, in this order.
+_FIRST = ("number", "status", "value", "parameters", "created", "started", "ended", "seconds")
+
+
+def _place(column: str) -> int:
+    """The place of a column, or of the field that it is a part of, among the others."""
+    field = column.partition(".")[0]
+    return _FIRST.index(field) if field in _FIRST else len(_FIRST)
 
 
 def trials(answers: Iterable[Mapping[str, Any]]) -> Trials:

@@ -15,6 +15,7 @@ from nni_manager.domain.errors import InvalidInput
 if TYPE_CHECKING:
     from nni_manager.client.caller import ChosenDaemon
     from nni_manager.client.manager_client import ManagerClient
+    from nni_manager.programs.spelling import Spelling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class Source:
     python: str = ""
     #: Whether the folder is sent to a daemon on this machine, too, which keeps a copy of it.
     is_sent: bool = False
+    #: The names of fields in messages, where a program gave them.
+    spelling: Spelling | None = None
 
     @property
     def chosen(self) -> dict[str, str]:

@@ -16,8 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import nbclient
 import nbformat
+import numpy as np
 import psutil
 import pytest
 
@@ -79,9 +81,35 @@ def test_a_file_of_nni_runs_with_a_field_of_the_programs(line: CommandLine) -> N
 def test_mistakes_are_told_by_field_and_nothing_is_made(line: CommandLine) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         Experiment(settings(trial_concurrency=0, trail_gpu_number=1)).start()
-    assert {problem.field for problem in caught.value.problems} == {"trialConcurrency", "trailGpuNumber"}
+    assert {problem.field for problem in caught.value.problems} == {"trial_concurrency", "trail_gpu_number"}
+    assert "config:" not in str(caught.value)
     with pytest.raises(NotFound):
         Experiment.connect("nothere1")
+
+
+def test_start_prints_the_page_which_the_card_links(line: CommandLine, capfd: pytest.CaptureFixture[str]) -> None:
+    with Experiment(settings(trial_command=RUN_ON)) as experiment:
+        (page,) = re.findall(rf"^Experiment {experiment.id}: (http://\S+/)$", capfd.readouterr().err, re.M)
+        assert httpx.get(page, trust_env=False).status_code == 200
+        assert f'<a href="{page}"' in experiment._repr_html_()
+    quiet = Experiment(settings(max_trial_number=1)).start(port=np.int64(0), progress=False)
+    quiet.wait(progress=False)
+    quiet.stop()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_parameters_of_a_person_are_checked(line: CommandLine) -> None:
+    with Experiment(settings(trial_command=RUN_ON)) as experiment:
+        added = experiment.trial(experiment.add_trial({"x": np.int64(1)}))
+        assert repr(added.parameters) == "{'x': 1.0}"
+        for wrong in ({"y": 1}, {}, {"x": "1"}, [1]):
+            with pytest.raises(InvalidInput, match=r"^parameters"):
+                experiment.add_trial(wrong)  # type: ignore[arg-type]
+        with pytest.warns(UserWarning, match=r"^parameters\.x: 10\.0 is outside the search space") as warned:
+            experiment.add_trial({"x": 10})
+        assert warned[0].filename == __file__
+        with pytest.raises(InvalidInput, match=r"^search_space\.x: low 1 is greater than high 0"):
+            experiment.change(search_space={"x": {"_type": "uniform", "_value": (1, 0)}})
 
 
 def test_stop_change_resume_view_delete(line: CommandLine) -> None:

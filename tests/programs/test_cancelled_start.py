@@ -39,7 +39,10 @@ class SlowDaemon:
         return self.made[-1]
 
     def experiment(self, id: str) -> dict[str, Any]:
-        return {"warnings": []}
+        return {"id": id, "warnings": []}
+
+    def daemon(self) -> dict[str, Any]:
+        return {}
 
     def stop(self, id: str) -> None:
         self.stopped.append(id)

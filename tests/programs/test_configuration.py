@@ -6,10 +6,12 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.programs import configuration
+from nni_manager.programs.request import Source
 
 pytestmark = pytest.mark.unit
 
@@ -53,7 +55,7 @@ def test_file_without_a_training_service_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_users_own_keys_stay_as_they_are() -> None:
-    found = configuration.in_file_spelling(
+    found, _ = configuration.in_file_spelling(
         {"objectives": {"val_loss": "minimize"}, "training_service": {"machine_list": [{"user_name": "a"}]}}
     )
     assert found == {"objectives": {"val_loss": "minimize"}, "trainingService": {"machineList": [{"userName": "a"}]}}
@@ -75,8 +77,57 @@ def test_a_text_is_told_from_a_path_by_its_line_break() -> None:
 
 
 def test_what_no_file_can_hold_is_named() -> None:
-    with pytest.raises(InvalidInput, match=r"^searchSpace: Object of type set"):
-        configuration.source(None, {"search_space": {"x": {1, 2}}}, None)
+    with pytest.raises(InvalidInput, match=r"^search_space\.x: an object cannot be sent"):
+        configuration.source(None, {"search_space": {"x": {"_type": "choice", "_value": [object()]}}}, None)
+
+
+def test_numbers_of_numpy_become_plain() -> None:
+    given = {"max_trial_number": np.int64(3), "trial_code_directory": Path("code")}
+    assert configuration.source(given, {}, None).text == '{"maxTrialNumber": 3, "trialCodeDirectory": "code"}'
+
+
+def refused(source: Source, *problems: Problem) -> str:
+    assert source.spelling is not None
+    return str(source.spelling.refusal(ConfigInvalid(problems)))
+
+
+def test_problem_of_fields_has_the_programs_names() -> None:
+    service = {"platform": "remote", "machine_list": [{"use_active_gpu": 3}]}
+    given = {"search_space": SPACE, "training_service": service, "tuner": {"name": "TPE", "class_args": {}}}
+    source = configuration.source(given, {}, None)
+    for field, expected in (
+        ("searchSpace.machineList", "search_space.machineList: is wrong"),
+        ("trainingService.machineList[0].useActiveGpu", "training_service.machine_list[0].use_active_gpu: is wrong"),
+        ("tuner.classArgs.seed", "tuner.class_args.seed: is wrong"),
+        ("trialCommand", "trialCommand: is wrong"),
+    ):
+        assert refused(source, Problem(message="is wrong", field=field, line=1)) == expected
+
+
+def test_problem_of_a_file_has_its_own_line(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yml"
+    file.write_text("maxTrialNumber: 5\ntuner:\n  name: TP\n")
+    source = configuration.source(file, {"max_trial_number": 0}, None)
+    below = Problem(message="is wrong", field="tuner.name", file=str(file), line=1)
+    assert refused(source, below) == f"{file}:3: tuner.name: is wrong"
+    given = Problem(message="is wrong", field="maxTrialNumber", file=str(file), line=1)
+    assert refused(source, given) == "max_trial_number: is wrong"
+    other = Problem(message="is wrong", field="lr", file="space.json", line=7)
+    assert refused(source, other) == "space.json:7: lr: is wrong"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("config:1: maxTrialNumber: is odd", "max_trial_number: is odd"),
+        ("maxTrialNumber must be odd", "max_trial_number must be odd"),
+        ("the daemon is odd", "the daemon is odd"),
+    ],
+)
+def test_sentence_has_the_programs_names(text: str, expected: str) -> None:
+    spelling = configuration.source({"max_trial_number": 3}, {}, None).spelling
+    assert spelling is not None and spelling.sentence(text) == expected
+    assert str(spelling.refusal(InvalidInput(text))) == expected
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

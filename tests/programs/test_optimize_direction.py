@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Literal
 
 import pytest
 
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.programs import optimize
 
 pytestmark = pytest.mark.unit
@@ -56,6 +58,26 @@ def test_direction_is_stated_for_built_in_tuners(
 ) -> None:
     optimize.optimize(math.sin, {}, trials=1, tuner=tuner, direction=direction)
     assert sent[0]["tuner"] == expected
+
+
+def test_unknown_direction_is_refused(sent: list[dict[str, Any]]) -> None:
+    with pytest.raises(InvalidInput, match=r"^direction: must be 'minimize' or 'maximize', not 'min'"):
+        optimize.optimize(math.sin, {}, trials=1, direction="min")  # type: ignore[arg-type]
+    assert not sent
+
+
+@pytest.mark.parametrize(
+    ("field", "argument"),
+    [
+        ("max_trial_number", "trials"),
+        ("trial_concurrency", "concurrency"),
+        ("training_service.platform", "platform"),
+        ("search_space.lr", "search_space.lr"),
+    ],
+)
+def test_problem_has_the_name_of_the_argument(field: str, argument: str) -> None:
+    with pytest.raises(ConfigInvalid, match=f"^{re.escape(argument)}: is wrong"), optimize._in_arguments("local"):
+        raise ConfigInvalid.of("is wrong", field=field)
 
 
 def test_objectives_state_the_directions(sent: list[dict[str, Any]]) -> None:

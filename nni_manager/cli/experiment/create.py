@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from nni_manager.cli.experiment import selection, webui
+from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.watch import follow, held_interrupts, stop_interrupted
 from nni_manager.cli.output import echo_json, facts, warn
 from nni_manager.cli.session import (
@@ -23,8 +23,8 @@ from nni_manager.cli.session import (
     same_daemon,
     tuner_python_option,
 )
+from nni_manager.client import endpoints
 from nni_manager.client.caller import is_text, program
-from nni_manager.domain.environment import PORT_VARIABLE
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.programs import progress
 from nni_manager.programs.following import FollowedExperiment
@@ -76,7 +76,7 @@ def create(
     """Start an experiment. The daemon is started too when none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
     with held_interrupts("started") as held:
-        id_ = _made(client, endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
+        id_ = _made(client, endpoint=endpoints.wish(current(), port, url_prefix), debug=debug, **experiment)
         _tell(client, id_, "started", nni_output=nni_output)
     _go_on(connect, id_, held, foreground=foreground)
 
@@ -121,7 +121,11 @@ def resume(
     nothing: AbstractContextManager[list[int]] = nullcontext([])
     with held_interrupts("gone on") if foreground else nothing as held:
         client.resume(
-            id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir), debug=debug, **secrets
+            id_,
+            endpoint=endpoints.wish(current(), port),
+            working_directory=_absolute(experiment_dir),
+            debug=debug,
+            **secrets,
         )
         if found := more_trials(client.experiment(id_)):
             warn([found])
@@ -139,7 +143,7 @@ def view(connect: Connect, *, id: str, port: int | None, nni_output: bool, exper
     """Open a stopped experiment for reading. `nnictl stop` ends that."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
-    client.view(id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir))
+    client.view(id_, endpoint=endpoints.wish(current(), port), working_directory=_absolute(experiment_dir))
     what = f"is open for reading only; `nnictl stop {id_}{same_daemon()}` closes it"
     _tell(client, id_, what, nni_output=nni_output)
 
@@ -169,7 +173,7 @@ def _tell(client: ManagerClient, id: str, what: str, *, nni_output: bool) -> Non
     The lines of NNI follow with `nni_output`, and where a program reads them.
     """
     found = client.experiment(id)
-    page = webui.endpoint_page(found) or webui.service_page(client, id)
+    page = endpoints.page(found, client, current())
     name = f" ({found['name']})" if found["name"] else ""
     without = f"none: the daemon listens on no port; `nnictl resume {id} --port 8080{same_daemon()}` opens one"
     click.echo(f"Experiment {id}{name} {what}.")
@@ -190,17 +194,6 @@ def _as_nni(id: str, page: str) -> str:
     if address := page.rstrip("/"):
         lines += [f"The Web UI urls are: {address}", f"Web portal URLs: {address}"]
     return "\n".join(lines)
-
-
-def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
-    """The endpoint to ask for. Without a port the daemon decides: it opens none if its service has the page."""
-    wish: dict[str, Any] = {"port": port, "urlPrefix": url_prefix or ""}
-    variable = os.environ.get(PORT_VARIABLE, "")
-    if port is not None or not variable or current().is_remote:
-        return wish
-    if not (variable.isdecimal() and int(variable) <= 65535):
-        raise InvalidInput(f"{PORT_VARIABLE}: must be a port from 0 to 65535, not {variable!r}")
-    return {**wish, "firstPort": int(variable)}
 
 
 def _absolute(path: str | None) -> str | None:

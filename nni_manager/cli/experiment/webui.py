@@ -9,54 +9,11 @@ import click
 from nni_manager.cli import session
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.session import Connect, ManagerClient, same_daemon, to_read
+from nni_manager.client import endpoints
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.trial_status import TrialStatus
 
 Json = dict[str, Any]
-
-#: Addresses of a listener on all interfaces, which a browser cannot open.
-_ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
-
-
-def endpoint_page(experiment: Json) -> str:
-    """The address of an experiment's own page; empty: it has none.
-
-    For a manager elsewhere, the host is that of the manager's URL: the daemon cannot know its machine's name outside.
-    """
-    endpoint = experiment.get("endpoint")
-    if not endpoint:
-        return ""
-    here = session.current()
-    if not here.is_remote:
-        return _reachable(endpoint["url"])
-    from nni_manager.client.address import Address, parse_url
-
-    listener = Address(host=parse_url(here.url).host, port=endpoint["port"])
-    return f"{listener}/{endpoint['urlPrefix']}/" if endpoint["urlPrefix"] else f"{listener}/"
-
-
-def service_page(client: ManagerClient, id: str) -> str:
-    """The address of an experiment's page on the daemon's service; empty: the daemon listens on no port.
-
-    It begins with the URL of a manager elsewhere, or on this machine with an address that the daemon listens on.
-    """
-    here = session.current()
-    if here.is_remote:
-        return f"{here.url.rstrip('/')}/experiments/{id}"
-    services = (
-        listener["address"] for listener in client.daemon().get("listeners", ()) if listener["kind"] == "service"
-    )
-    return next((f"{_reachable(address)}/experiments/{id}" for address in services), "")
-
-
-def _reachable(address: str) -> str:
-    import socket
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(address)
-    if parts.hostname not in _ANY:
-        return address
-    return parts._replace(netloc=f"{socket.gethostname()}:{parts.port}").geturl()
 
 
 class _OpensByDefault(click.Group):
@@ -104,8 +61,9 @@ def _viewed_pages(client: ManagerClient, experiment: Json) -> list[str]:
 
 def _pages(client: ManagerClient, experiment: Json) -> list[str]:
     """The addresses of an experiment's page: its own, then the one on the daemon's service."""
-    found = [page for page in (endpoint_page(experiment), service_page(client, experiment["id"])) if page]
-    return list(dict.fromkeys(found))
+    here = session.current()
+    found = (endpoints.own_page(experiment, here), endpoints.service_page(client, experiment["id"], here))
+    return [page for page in dict.fromkeys(found) if page]
 
 
 def _required(pages: list[str], experiment: Json) -> list[str]:

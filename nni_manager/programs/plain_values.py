@@ -1,0 +1,126 @@
+"""Values as programs have them → values of JSON: numbers of numpy, arrays, tuples, ranges, sets, paths.
+
+Packages such as numpy, pandas and torch are not imported: their arrays have `tolist`, their numbers `item`.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from typing import Any
+
+from nni_manager.domain.errors import InvalidInput
+
+#: Keys of a dimension, which messages leave out: `search_space.lr` is what the user looks for.
+_PARTS_OF_DIMENSIONS = frozenset({"_type", "_value"})
+_ADVICE = "use numbers, text, booleans, None, and lists or dicts of them"
+
+
+def plain(value: object, where: str) -> Any:
+    """The value as JSON has it. `where`: the name of the value in messages. Raises InvalidInput."""
+    try:
+        return _plain(value, where)
+    except RecursionError:
+        raise InvalidInput(f"{where}: is nested too deeply, or contains itself; {_ADVICE}") from None
+
+
+def plain_fields(fields: Mapping[Any, Any], where: str = "") -> dict[str, Any]:
+    """The values of a dict, each named by its key in messages. Raises InvalidInput."""
+    found: dict[str, Any] = {}
+    for key, value in fields.items():
+        name = _name(key, where)
+        path = where if name in _PARTS_OF_DIMENSIONS and where else f"{where}.{name}" if where else name
+        if name in found:
+            raise InvalidInput(f"{path}: two keys of the dict have this name; remove one of them")
+        found[name] = plain(value, path)
+    return found
+
+
+def _plain(value: object, where: str) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return _finite(float(value), where)
+    if isinstance(value, Mapping):
+        return plain_fields(value, where)
+    if isinstance(value, os.PathLike):
+        return _path(value, where)
+    if (elements := _elements(value, where)) is not None:
+        return [_plain(one, where) for one in elements]
+    if (converted := _converted(value)) is not value:
+        return _plain(converted, where)
+    raise InvalidInput(f"{where}: {_kind(value)} cannot be sent as JSON; {_ADVICE}")
+
+
+def _finite(number: float, where: str) -> float:
+    if not math.isfinite(number):
+        raise InvalidInput(f"{where}: {number} is not a finite number; JSON has no NaN and no infinity")
+    return number
+
+
+def _path(value: os.PathLike[Any], where: str) -> str:
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        raise InvalidInput(f"{where}: the path is of bytes; use a path of text")
+    return text
+
+
+def _elements(value: object, where: str) -> Iterable[object] | None:
+    """The elements in an order that is the same in each run; None: the value is not a collection of Python's."""
+    if isinstance(value, KeysView | ValuesView):  # in the order of the dict
+        return list(value)
+    if isinstance(value, Set):
+        return _sorted(value, where)
+    if isinstance(value, Iterator):
+        raise InvalidInput(f"{where}: {_kind(value)} can be read only once; write list(…)")
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview)
+    return value if is_sequence else None  # type: ignore[return-value]  # the check is in a variable
+
+
+def _sorted(value: Set[Any], where: str) -> list[Any]:
+    """Raises InvalidInput for elements without an order: that of a set differs from run to run."""
+    try:
+        return sorted(value)
+    except TypeError:
+        raise InvalidInput(
+            f"{where}: {_kind(value)} whose elements cannot be sorted has no order; use a list"
+        ) from None
+
+
+def _converted(value: object) -> object:
+    """What `tolist` or `item` of an array or number of another package returns; the value itself: it has neither."""
+    for name in ("tolist", "item"):
+        method = None if isinstance(value, type) else getattr(value, name, None)
+        if callable(method):
+            try:
+                converted: object = method()
+            except Exception:  # noqa: S112 - of any package: the value is refused, with its type
+                continue
+            if type(converted) is not type(value):
+                return converted
+    return value
+
+
+def _name(key: object, where: str) -> str:
+    """The key as JSON has it: text, or a whole number as text."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, numbers.Integral) and not isinstance(key, bool):
+        return str(int(key))
+    place = f"{where}: " if where else ""
+    raise InvalidInput(f"{place}a key of the dict is {_kind(key)}; use text")
+
+
+def _kind(value: object) -> str:
+    """The type with its article, such as ``a numpy.complex128``."""
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
