@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,8 @@ from nni_manager import __version__
 from nni_manager.app.listening.listeners import Listeners
 from nni_manager.app.listening.ports import reserve
 from nni_manager.client import address
-from nni_manager.client.address import POINTER_FILE
+from nni_manager.client.address import POINTER_FILE, Address
+from nni_manager.client.data_directory import is_taken
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, NniManagerError
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two checks.
 LOOK_S = 2.0
+#: Seconds that a daemon which is starting is waited for, before it is asked to make way; seconds between two looks.
+_STARTS_S, _LOOK_START_S = 5.0, 0.1
 
 
 class DaemonAddress:
@@ -115,7 +119,7 @@ def make_way(settings: Settings, *, listen: bool) -> bool:
 
     Blocks. Raises AlreadyOwned or InvalidInput for an unavailable port.
     """
-    found = address.find(settings.data_dir)
+    found = _find_started(settings.data_dir)
     if found is None:
         return False
     client = ManagerClient(found)
@@ -130,6 +134,14 @@ def make_way(settings: Settings, *, listen: bool) -> bool:
     log.info("taking over from process %d, which nnictl started", daemon["pid"], extra={"action": "take over"})
     client.stop_daemon()
     return True
+
+
+def _find_started(data_dir: Path) -> Address | None:
+    """The address of the daemon; one that is starting is waited for. None: none runs, or it stays out of reach."""
+    deadline = time.monotonic() + _STARTS_S
+    while (found := address.find(data_dir)) is None and is_taken(data_dir) and time.monotonic() < deadline:
+        time.sleep(_LOOK_START_S)
+    return found
 
 
 def _require_port(settings: Settings, addresses: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def config(caller: CommandLine, **fields: object) -> Path:
 
 def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, url: str) -> None:
     out = caller.good("create", "--config", config(caller), "--foreground")
-    assert "2/2 done" in out and "Best (highest) result 5" in out and '"x": 7' in out
+    assert "2/2 done" in out and "Best (highest: direction not set) result 5" in out and '"x": 7' in out
     id_ = id_in(out)
     made = manager.status(id_)
     directory = Path(made["config"]["trialCodeDirectory"])
@@ -128,7 +129,7 @@ def test_trial_cannot_change_the_code_of_the_next_experiment(caller: CommandLine
     spoil = "python3 trial.py && echo 'raise SystemExit(7)' > lib/model.py"
     for _ in range(2):
         out = caller.good("create", "-c", config(caller, trialCommand=spoil, maxTrialNumber=1), "--foreground")
-        assert "1/1 done" in out and "Best (highest) result 5" in out
+        assert "1/1 done" in out and "Best (highest: direction not set) result 5" in out
         folder = manager.data / id_in(out)
         assert (folder / "code" / "tree" / "lib" / "model.py").read_text() == "raise SystemExit(7)\n"
     caller.good("stop", folder.name)
@@ -149,11 +150,14 @@ def test_hints_lead_to_the_same_manager(caller: CommandLine, url: str) -> None:
     (caller.folder / "token").write_text(TOKEN)
     caller.environment["NNI_MANAGER_TOKEN"] = ""
     there = ["--manager", url, "--token-file", str(caller.folder / "token")]
-    out = caller.good("create", "-c", config(caller), *there)
-    end = next(line for line in out.splitlines() if line.startswith("end"))
-    assert end.split()[1:] == ["nnictl", "stop", id_in(out), *there]
+    out = caller.good("create", "-c", config(caller), *there, "--foreground")
+    (view,) = re.findall(r"`nnictl (view .*?)` opens its page again", out)
+    assert view.split() == ["view", id_in(out), *there]
     assert TOKEN not in out
-    assert "is stopped" in caller.good(*end.split()[2:])
+    shown = caller.good(*view.split())
+    (end,) = re.findall(r"`nnictl (stop .*?)` closes it", shown)
+    assert end.split() == ["stop", id_in(out), *there]
+    assert "is not viewed any more" in caller.good(*end.split())
 
 
 def test_missing_or_wrong_token_is_named(caller: CommandLine) -> None:

@@ -99,14 +99,14 @@ def test_copy_without_private_file_opens_and_names_its_missing_secrets(nnictl: C
     nnictl.daemon.wait_for(id_, lambda state: not state["hold"])
 
 
-def test_create_reports_kept_variables_and_the_config_limits_them(nnictl: CommandLine) -> None:
+def test_show_reports_kept_variables_and_the_config_limits_them(nnictl: CommandLine) -> None:
     nnictl.environment |= {"WASP": VARIABLE, "OTHER": "x"}
     command = 'test -z "$OTHER" && test "$WASP" && echo \'{"type": "final", "value": 1}\' >> "$NNI_OUTBOX"'
     path = nnictl.config(trialCommand=command, maxTrialNumber=1, callerEnvironment=["PATH", "WASP", "NOT_THERE"])
     out = nnictl.good("create", "--config", path)
-    assert "2 variables of your environment" in out
     id_ = out.split()[1]
     nnictl.daemon.wait(id_, "DONE")
+    assert "2 variables of its creator" in nnictl.good("experiment", "show", id_)
     assert outcome(nnictl, id_) == [1]
     kept = private.load(nnictl.data / id_ / private.FILE)
     assert kept.environment is not None and set(kept.environment) == {"PATH", "WASP"}

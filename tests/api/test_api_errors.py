@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 from nni_manager.api import errors
 from nni_manager.api.application import create_api, create_application
 from nni_manager.domain import errors as domain
-from nni_manager.domain.errors import ConfigInvalid, NniManagerError, Problem
+from nni_manager.domain.errors import ConfigInvalid, MissingExtra, NniManagerError, Problem
 from nni_manager.store.database import Database
 from tests.api.world import World
 
@@ -22,6 +22,7 @@ EXPECTED = {
     "InvalidInput": 400,
     "ConfigInvalid": 400,
     "BadDimension": 400,
+    "MissingExtra": 400,
     "NotFound": 404,
     "Conflict": 409,
     "AttemptDecided": 409,
@@ -54,7 +55,11 @@ def raising(world: World, error: Exception) -> FastAPI:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 async def test_every_domain_error_has_its_status(world: World, kind: type[NniManagerError]) -> None:
     problem = Problem(message="must be a number", field="trialConcurrency", file="my.yml", line=3)
-    error = ConfigInvalid([problem]) if kind is ConfigInvalid else kind("what happened and what to do")
+    special: dict[type[NniManagerError], NniManagerError] = {
+        ConfigInvalid: ConfigInvalid([problem]),
+        MissingExtra: MissingExtra("the tuner GPTuner", "scikit-learn", "gp"),
+    }
+    error = special.get(kind) or kind("what happened and what to do")
     async with world.calling(raising(world, error)) as client:
         answer = await client.get("/api/v1/fails")
     assert answer.status_code == EXPECTED.get(kind.__name__, 500)

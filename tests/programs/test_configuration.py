@@ -82,8 +82,9 @@ def test_what_no_file_can_hold_is_named() -> None:
 
 
 def test_numbers_of_numpy_become_plain() -> None:
-    given = {"max_trial_number": np.int64(3), "trial_code_directory": Path("code")}
-    assert configuration.source(given, {}, None).text == '{"maxTrialNumber": 3, "trialCodeDirectory": "code"}'
+    given = {"max_trial_number": np.int64(3), "trial_code_directory": Path("code"), "trainingServicePlatform": "local"}
+    expected = '{"maxTrialNumber": 3, "trialCodeDirectory": "code", "trainingServicePlatform": "local"}'
+    assert configuration.source(given, {}, None).text == expected
 
 
 def refused(source: Source, *problems: Problem) -> str:
