@@ -109,7 +109,11 @@ def test_config_is_loaded_and_validated(folder: Path) -> None:
         ("ExperimentConfig('nowhere')", "ValueError: Bad training service platform: nowhere"),
         ("Experiment(None, id='no id')", "ValueError: Invalid experiment ID: no id"),
         ("Experiment.resume('no id')", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.resume(experiment_id='no id', port=8080)", "ValueError: Invalid experiment ID: no id"),
         ("Experiment.view('no id', 8080)", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.view(experiment_id='no id', non_blocking=True)", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.view()", "TypeError: "),
+        ("Experiment(training_service='nowhere')", "ValueError: Bad training service platform: nowhere"),
     ],
 )
 def test_mistakes_are_told_at_their_line(folder: Path, line: str, error: str) -> None:
@@ -123,7 +127,6 @@ def test_mistakes_are_told_at_their_line(folder: Path, line: str, error: str) ->
     assert run(code, folder).startswith(error)
 
 
-@pytest.mark.thorough
 def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
     code = """if True:
         import sys
@@ -138,12 +141,17 @@ def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
         assert experiment.run(port) is True
         experiment.stop()
         assert Experiment.resume("one", port) is True
-        resumed = Experiment.resume("one", port, wait_completion=False)
+        resumed = Experiment.resume(experiment_id="one", port=port, wait_completion=False)
         assert resumed.id == "one" and len(resumed.list_trial_jobs()) == 1
         resumed.stop()
-        viewed = Experiment.view("one", port, non_blocking=True)
+        viewed = Experiment.view(experiment_id="one", port=port, non_blocking=True)
         assert viewed.get_status() == "VIEWED"
         viewed.stop()
+        own = Experiment(None, id="one")
+        assert own.resume(port, wait_completion=False) is None
+        own.stop()
+        assert Experiment.view(own, port=port, non_blocking=True) is own
+        own.stop()
     """
     run(code, folder, str(launching.free_port()))
 

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from enum import Enum
+from functools import wraps
 
 from nni.experiment.config import ExperimentConfig
 from nni.experiment.data import TrialJob, TrialMetricData, TrialResult
@@ -30,11 +31,38 @@ class RunMode(Enum):
     Detach = "detach"
 
 
+class _WithId:
+    """A method that programs for NNI 2 call on the class, with the id of an experiment."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, experiment: Experiment | None, owner: type) -> Any:
+        if experiment is not None:
+            return self._method.__get__(experiment)
+
+        @wraps(self._method)
+        def called_on_class(experiment_id: Any, *values: Any, **named: Any) -> Any:
+            if not isinstance(experiment_id, str):  # the experiment itself, as an unbound method takes it
+                return self._method(experiment_id, *values, **named)
+            made = owner(None, id=experiment_id)
+            ended = self._method(made, *values, **named)
+            return made if ended is None else ended
+
+        return called_on_class
+
+
 class Experiment:
     """`config_or_platform`: an ExperimentConfig, or the name of a training service for an empty one, to be filled in as
-    `config`. `id`: an id of your choice, or one of an experiment to resume or view."""
+    `config`. `id`: an id of your choice, or one of an experiment to resume or view. `config` and `training_service` are
+    NNI 2's names of the first."""
 
-    def __init__(self, config_or_platform: Any = None, id: str | None = None) -> None:
+    def __init__(
+        self, config_or_platform: Any = None, id: str | None = None, *, config: Any = None, training_service: Any = None
+    ) -> None:
+        if config_or_platform is None:
+            config_or_platform = training_service if config is None else config
         is_config = config_or_platform is None or isinstance(config_or_platform, ExperimentConfig)
         self.config = config_or_platform if is_config else ExperimentConfig(config_or_platform)
         if id is not None and not re.match(r"[A-Za-z0-9_-]{1,32}\Z", id):
@@ -59,18 +87,16 @@ class Experiment:
         it; otherwise `stop` does, or the end of the program."""
         return self._going(lambda: self.start(port, debug), wait_completion)
 
-    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> Experiment | bool | None:
+    @_WithId
+    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """Goes on with the stopped experiment `id`; otherwise as `run`.
 
-        ``Experiment.resume("ID")`` does as well, as in NNI 2, and returns the experiment if it is not waited for.
+        ``Experiment.resume(experiment_id="ID")`` does the same, as in NNI 2. It returns the experiment if it does not
+        wait for the end.
         """
-        it = _of(self)
-        ended = it._going(lambda: it._resume(port), wait_completion)
-        return it if it is not self and not wait_completion else ended
+        return self._going(lambda: self._resume(port), wait_completion)
 
-    def run_or_resume(
-        self, port: int = 8080, wait_completion: bool = True, debug: bool = False
-    ) -> Experiment | bool | None:
+    def run_or_resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """`resume` where the experiment exists, else `run`."""
         return (self.resume if self.has_checkpoint() else self.run)(port, wait_completion, debug)
 
@@ -83,20 +109,22 @@ class Experiment:
         except NotFound:
             return False
 
+    @_WithId
     def view(self, port: int = 8080, non_blocking: bool = False) -> Experiment:
-        """Opens the stopped experiment `id` for reading; blocks until Ctrl-C, unless `non_blocking`. Also
-        ``Experiment.view("ID")``."""
-        it = _of(self)
-        manager = _nni_manager().Experiment.view(it.id, port=port, url_prefix=it.url_prefix or "")
-        it._begun(manager, port, RunMode.Detach)
+        """Opens the stopped experiment `id` for reading; blocks until Ctrl-C, unless `non_blocking`.
+
+        ``Experiment.view(experiment_id="ID")`` does the same, as in NNI 2.
+        """
+        manager = _nni_manager().Experiment.view(self.id, port=port, url_prefix=self.url_prefix or "")
+        self._begun(manager, port, RunMode.Detach)
         if not non_blocking:
             try:
-                it._wait_completion()
+                self._wait_completion()
             except KeyboardInterrupt:
                 pass
             finally:
-                it.stop()
-        return it
+                self.stop()
+        return self
 
     def stop(self) -> None:
         """Stops the experiment; returns when its trials have ended."""
@@ -239,11 +267,6 @@ def _verdict(state: Any) -> bool | None:
         return None
     print(end.text, flush=True)
     return False
-
-
-def _of(given: Any) -> Experiment:
-    """The experiment of an id, as of a method that is called on the class with it."""
-    return Experiment(None, id=given) if isinstance(given, str) else given
 
 
 def _nni_manager() -> Any:
