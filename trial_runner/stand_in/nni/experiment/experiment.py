@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
-import re
 import time
 from enum import Enum
 from functools import wraps
 
 from nni.experiment.config import ExperimentConfig
 from nni.experiment.data import TrialJob, TrialMetricData, TrialResult
+from nni.experiment.management import generate_experiment_id, is_valid_experiment_id
+from nni.runtime.log import say
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
@@ -65,18 +65,18 @@ class Experiment:
             config_or_platform = training_service if config is None else config
         is_config = config_or_platform is None or isinstance(config_or_platform, ExperimentConfig)
         self.config = config_or_platform if is_config else ExperimentConfig(config_or_platform)
-        if id is not None and not re.match(r"[A-Za-z0-9_-]{1,32}\Z", id):
+        if id is not None and not is_valid_experiment_id(id):
             raise ValueError(
                 "Invalid experiment ID: {}. It has at most 32 letters, digits, hyphens and underscores".format(id)
             )
-        self.id = id or os.urandom(4).hex()
+        self.id = id or generate_experiment_id()
         self.port: int | None = None
         self.url_prefix: str | None = None
         self._manager: Any = None
 
     def start(self, port: int = 8080, debug: bool = False, run_mode: RunMode = RunMode.Background) -> None:
         """Starts the experiment, and returns. It is stopped when the program ends, unless `run_mode` is Detach."""
-        fields = self.config.json()
+        fields = self.config._sent()
         fields.update({"debug": True} if debug else {})
         manager = _nni_manager().Experiment(fields, directory=self.config._directory)
         manager.start(port=port, url_prefix=self.url_prefix or "", id=self.id)
@@ -99,6 +99,13 @@ class Experiment:
     def run_or_resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """`resume` where the experiment exists, else `run`."""
         return (self.resume if self.has_checkpoint() else self.run)(port, wait_completion, debug)
+
+    def load_checkpoint(self) -> None:
+        """Takes the config of the experiment with this id, unless `config` is set."""
+        self._take_config(_nni_manager().Experiment.connect(self.id))
+
+    def save_checkpoint(self) -> None:
+        """Does nothing: the daemon has stored everything."""
 
     def has_checkpoint(self) -> bool:
         """Whether there is an experiment with this id."""
@@ -196,11 +203,16 @@ class Experiment:
 
     def _begun(self, manager: Any, port: int, run_mode: RunMode) -> None:
         self._manager, self.id = manager, manager.id
+        self._take_config(manager)
         self.port = (manager.state["endpoint"] or {}).get("port", port)
         if run_mode is not RunMode.Detach:
             atexit.register(self.stop)
-        print("Experiment ID: {}".format(self.id))
-        print("Web portal URLs: http://127.0.0.1:{}/{}".format(self.port, self.url_prefix or ""), flush=True)
+        say("Experiment ID: {}".format(self.id))
+        say("Web portal URLs: http://127.0.0.1:{}/{}".format(self.port, self.url_prefix or ""))
+
+    def _take_config(self, manager: Any) -> None:
+        if self.config is None:
+            self.config = ExperimentConfig(**manager.state["config"])
 
     def _resume(self, port: int) -> None:
         manager = _nni_manager().Experiment.connect(self.id)
@@ -265,7 +277,7 @@ def _verdict(state: Any) -> bool | None:
     end = None if state["status"] == "STOPPING" else judge(state)
     if end is None:
         return None
-    print(end.text, flush=True)
+    say(end.text)
     return False
 
 
