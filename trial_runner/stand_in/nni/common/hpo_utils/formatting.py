@@ -37,7 +37,7 @@ class ParameterSpec(NamedTuple):
     normal_distributed: Optional[bool] = None
     mu: Optional[float] = None
     sigma: Optional[float] = None
-    #: The step, of which values are multiples, and the bounds that they are kept in.
+    #: Values are multiples of this step, kept within the bounds of `clip`.
     q: Optional[float] = None
     clip: Optional[Tuple[float, float]] = None
     log_distributed: Optional[bool] = None
