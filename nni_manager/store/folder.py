@@ -166,12 +166,21 @@ class Folder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=has_log)
         for name in ("db", "log", "trials", "checkpoint"):
             (self.path / name).mkdir(mode=0o700, exist_ok=has_log and name == "log")
+        self._link_trials()
         if is_on_network(self.path):
             home = data_directory / _DATABASES / self.path.name
             pointer = json.dumps({"database": str(home / "nni.sqlite")})
             # first: a removal of a half-made folder finds the rest by it
             foreign_files.write_whole(os.path.realpath(self._pointer.parent), self._pointer.name, pointer.encode())
             home.mkdir(mode=0o700, parents=True)
+
+    def _link_trials(self) -> None:
+        """Links the trials where NNI 3.0 has those of this machine: scripts build that path."""
+        place = self.path / "environments" / "local-env"
+        with suppress(OSError):  # links are not supported: the link is optional
+            for folder in (place.parent, place):
+                folder.mkdir(mode=0o700)
+            (place / "trials").symlink_to("../../trials")
 
     def remove(self) -> list[str]:
         """Removes our entries, and the folder itself if it is empty then.

@@ -81,13 +81,17 @@ CATALOGUE = Catalogue(
         NniAlgorithm(name="Metis", class_name="nni.algorithms.hpo.metis_tuner.MetisTuner", aliases=("MetisTuner",)),
         NniAlgorithm(name="PBT", class_name="nni.algorithms.hpo.pbt_tuner.PBTTuner", aliases=("PBTTuner",)),
         NniAlgorithm(
+            name="RegularizedEvolutionTuner",
+            class_name="nni.algorithms.hpo.regularized_evolution_tuner.RegularizedEvolutionTuner",
+        ),
+        NniAlgorithm(
             name="DNGO",
             class_name="nni.algorithms.hpo.dngo_tuner.DNGOTuner",
             aliases=("DNGOTuner",),
             package="nni[DNGO]",
         ),
     ),
-    missing=("NetworkMorphism", "RegularizedEvolutionTuner", "PPO", "PPOTuner"),
+    missing=("NetworkMorphism", "PPO", "PPOTuner"),
 )
 
 

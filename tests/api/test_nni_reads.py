@@ -178,6 +178,8 @@ async def test_metadata_name_the_service_where_there_is_no_view(world: World) ->
     [
         ("stdout", "text/plain; charset=utf-8", "0123456789"),
         ("stderr", "text/plain; charset=utf-8", "stderr is empty."),
+        ("trial.stdout", "text/plain; charset=utf-8", "0123456789"),
+        ("trial.stderr", "text/plain; charset=utf-8", "stderr is empty."),
         ("trial.log", "text/plain; charset=utf-8", "trial.log is empty."),  # there is none
         ("parameter.cfg", "application/octet-stream", "{}"),
     ],

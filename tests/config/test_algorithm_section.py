@@ -161,6 +161,8 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
     ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
+    ("tuner", {"className": "a.2C"}, "className", "must name a module and a class"),
+    ("tuner", {"className": "a.B-C"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a.B", "codeDirectory": "/\0"}, "codeDirectory", "holds a NUL character"),
     ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
     ("assessor", {"name": "Curvefit"}, "name", "there is no assessor 'Curvefit'; did you mean Curvefitting?"),
@@ -266,6 +268,12 @@ def test_user_class_defaults_to_the_folder_of_the_config(load_with: Load, tmp_pa
     assert tuner == AlgorithmSpec(
         class_name="hive.bees.BeeTuner", code_directory=str(tmp_path.resolve()), class_args={"any": [1, None]}
     )
+
+
+@pytest.mark.parametrize("name", ["my-tuner.Own", "2nd_tuner.Own", "3-stage.v-2.Own", "pool-1.Own"])
+def test_class_in_a_file_with_hyphen_or_digit_is_taken(load_with: Load, name: str) -> None:
+    assert load_with(tuner={"className": name}).tuner.class_name == name
+    assert load_with(assessor={"className": name}).assessor.class_name == name
 
 
 def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with: Load) -> None:

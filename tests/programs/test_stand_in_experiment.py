@@ -43,12 +43,12 @@ def test_configs_are_written_as_experiment_files_spell_them(folder: Path) -> Non
             tuner=CustomAlgorithmConfig(class_name="m.T", class_args={"optimize_mode": "maximize"}),
             training_service=RemoteConfig(machine_list=[RemoteMachineConfig(host="h", ssh_key_file="k")]),
         )
-        assert config.json() == {
+        assert config._sent() == {
             "searchSpace": {"a_b": {"_type": "choice", "_value": [1]}}, "trialConcurrency": 2,
             "tuner": {"className": "m.T", "classArgs": {"optimize_mode": "maximize"}},
             "trainingService": {"platform": "remote", "machineList": [{"host": "h", "sshKeyFile": "k"}]},
-        }, config.json()
-        assert ExperimentConfig("remote").json() == {"trainingService": {"platform": "remote", "machineList": []}}
+        }, config._sent()
+        assert ExperimentConfig("remote")._sent() == {"trainingService": {"platform": "remote", "machineList": []}}
         try:
             ExperimentConfig(trial_comand="x")
         except AttributeError as error:
@@ -70,14 +70,59 @@ def test_mappings_become_objects_and_defaults_are_read_and_not_sent(folder: Path
         assert config.experiment_working_directory == "~/nni-experiments"
         assert config.shared_storage.nfs_server == "s"
         config.max_failed_trials = 5
-        assert config.json() == {
+        assert config._sent() == {
             "tuner": {"name": "TPE"}, "trainingService": {"platform": "remote", "machineList": [machine]},
             "sharedStorage": {"storageType": "NFS", "nfsServer": "s"}, "maxSameFailures": 3, "maxFailedTrials": 5,
-        }, config.json()
+        }, config._sent()
         config.debug = False
-        assert config.json()["debug"] is False
+        assert config._sent()["debug"] is False
     """
     run(code, folder)
+
+
+def test_canonical_config_has_defaults_and_starts_the_same(folder: Path) -> None:
+    (folder / "space.yml").write_text("x: {_type: uniform, _value: [0, 1e-3]}\n")
+    code = """if True:
+        import os
+        from nni.experiment.config import ExperimentConfig
+        config = ExperimentConfig("local")
+        config.search_space_file = "space.yml"
+        config.trial_command = "python3 trial.py"
+        config.trial_concurrency = 2
+        config.tuner.name = "Random"
+        config.training_service.gpu_indices = "0,1"
+        config.max_same_failures = 3
+        found = config.json()
+        assert found["searchSpace"] == {"x": {"_type": "uniform", "_value": [0, 0.001]}}
+        assert found["searchSpaceFile"] == os.path.realpath("space.yml") and found["logLevel"] == "info"
+        assert found["trainingService"]["trialCommand"] == "python3 trial.py"
+        assert found["trainingService"]["gpuIndices"] == [0, 1] and found["maxSameFailures"] == 3
+        assert config.search_space is None and config.training_service.gpu_indices == "0,1"
+        copy = config.canonical_copy()
+        assert copy != config and copy.json() == found
+        again = ExperimentConfig(**found)
+        assert again.json() == found
+        del found["trainingService"]["gpuIndices"], found["trainingService"]["maxTrialNumberPerGpu"]
+        ExperimentConfig(**found).validate()
+    """
+    run(code, folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [("trial_concurrency", "ExperimentConfig: trial_concurrency"), ("trial_command", "LocalConfig: trial_command")],
+)
+def test_canonical_config_names_a_field_that_is_missing(folder: Path, field: str, error: str) -> None:
+    code = f"""if True:
+        from nni.experiment.config import *
+        given = {{"trial_concurrency": 1, "trial_command": "true", "search_space": {{}}, "tuner": {{"name": "Random"}}}}
+        del given["{field}"]
+        try:
+            ExperimentConfig(training_service=LocalConfig(), **given).json()
+        except ValueError as error:
+            print(error)
+    """
+    assert run(code, folder).strip() == f"{error} is not set"
 
 
 def test_config_is_loaded_and_validated(folder: Path) -> None:
@@ -109,7 +154,11 @@ def test_config_is_loaded_and_validated(folder: Path) -> None:
         ("ExperimentConfig('nowhere')", "ValueError: Bad training service platform: nowhere"),
         ("Experiment(None, id='no id')", "ValueError: Invalid experiment ID: no id"),
         ("Experiment.resume('no id')", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.resume(experiment_id='no id', port=8080)", "ValueError: Invalid experiment ID: no id"),
         ("Experiment.view('no id', 8080)", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.view(experiment_id='no id', non_blocking=True)", "ValueError: Invalid experiment ID: no id"),
+        ("Experiment.view()", "TypeError: "),
+        ("Experiment(training_service='nowhere')", "ValueError: Bad training service platform: nowhere"),
     ],
 )
 def test_mistakes_are_told_at_their_line(folder: Path, line: str, error: str) -> None:
@@ -123,7 +172,6 @@ def test_mistakes_are_told_at_their_line(folder: Path, line: str, error: str) ->
     assert run(code, folder).startswith(error)
 
 
-@pytest.mark.thorough
 def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
     code = """if True:
         import sys
@@ -138,12 +186,18 @@ def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
         assert experiment.run(port) is True
         experiment.stop()
         assert Experiment.resume("one", port) is True
-        resumed = Experiment.resume("one", port, wait_completion=False)
+        resumed = Experiment.resume(experiment_id="one", port=port, wait_completion=False)
         assert resumed.id == "one" and len(resumed.list_trial_jobs()) == 1
+        assert resumed.config.max_trial_number == 1 and resumed.config.tuner.name == "Random"
         resumed.stop()
-        viewed = Experiment.view("one", port, non_blocking=True)
+        viewed = Experiment.view(experiment_id="one", port=port, non_blocking=True)
         assert viewed.get_status() == "VIEWED"
         viewed.stop()
+        own = Experiment(None, id="one")
+        assert own.resume(port, wait_completion=False) is None
+        own.stop()
+        assert Experiment.view(own, port=port, non_blocking=True) is own
+        own.stop()
     """
     run(code, folder, str(launching.free_port()))
 

@@ -18,12 +18,35 @@ pytestmark = pytest.mark.unit
 def test_a_folder_is_private_and_complete(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "made" / "exp1")
     folder.create(tmp_path)
-    assert {path.name for path in folder.path.iterdir()} == {"db", "log", "trials", "checkpoint"}
+    assert {path.name for path in folder.path.iterdir()} == {"db", "log", "trials", "checkpoint", "environments"}
     assert {path.stat().st_mode & 0o777 for path in (folder.path, *folder.path.iterdir())} == {0o700}
     assert folder.database == folder.path / "db" / "nni.sqlite"
     assert folder.lock == folder.path / "db" / "owner.lock"
     with pytest.raises(OSError):
         folder.create(tmp_path)
+
+
+def test_trials_are_found_where_nni_has_them(tmp_path: Path) -> None:
+    made = Folder(tmp_path / "exp1")
+    made.create(tmp_path)
+    made.path.rename(tmp_path / "moved")
+    folder = Folder(tmp_path / "moved")
+    place = folder.path / "environments" / "local-env" / "trials"
+    (folder.trials / "abcde").mkdir()
+    assert (place / "abcde").samefile(folder.trials / "abcde")
+    assert {path.stat().st_mode & 0o777 for path in (place.parent, place.parent.parent)} == {0o700}
+    folder.remove()
+    assert not folder.path.exists()
+
+
+def test_folder_without_links_is_created_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    assert folder.trials.is_dir()
 
 
 def test_database_of_a_network_folder_is_in_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

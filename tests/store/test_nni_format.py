@@ -29,6 +29,13 @@ def test_columns(connection: sqlite3.Connection, table: str) -> None:
     assert " ".join(column[0] for column in found) == COLUMNS[table]
 
 
+@pytest.mark.parametrize("view", ["TrialJobEvent", "MetricData"])
+def test_nni_that_resumes_is_refused_as_the_readme_says(connection: sqlite3.Connection, view: str) -> None:
+    values = ", ".join("?" * len(COLUMNS[view].split()))
+    with pytest.raises(sqlite3.OperationalError, match=f"cannot modify {view} because it is a view"):
+        connection.execute(f"INSERT INTO {view} VALUES ({values})", [None] * len(COLUMNS[view].split()))
+
+
 def events(connection: sqlite3.Connection) -> list[sqlite3.Row]:
     connection.row_factory = sqlite3.Row
     return connection.execute("SELECT * FROM TrialJobEvent").fetchall()

@@ -214,6 +214,61 @@ def test_its_modules_are_there_without_an_import(trial: Trial) -> None:
     assert trial.prints(code) == "OptimizeMode.Maximize <class 'nni.tuner.Tuner'> AssessResult.Bad"
 
 
+def test_silenced_stdout_has_no_results_outside_an_experiment(trial: Trial) -> None:
+    trial.environment = {}
+    report = "nni.report_intermediate_result(1); nni.report_final_result(2)"
+    assert trial.prints(f"import nni; {report}") == "Intermediate result 0: 1\nFinal result: 2"
+    assert trial.prints(f"import nni; nni.silence_stdout(); {report}") == ""
+
+
+def test_global_logging_prints_logs_of_all_modules_until_it_ends(trial: Trial) -> None:
+    code = """if True:
+        import logging, nni
+        log = logging.getLogger("other")
+        log.info("before")
+        for _ in range(2):
+            nni.enable_global_logging()
+        log.info("printed")
+        nni.enable_global_logging(False)
+        log.info("after")
+        nni.enable_global_logging()
+        nni.silence_stdout()
+        nni.enable_global_logging()
+        log.info("silenced")
+    """
+    (line,) = trial.prints(code).splitlines()
+    assert line.endswith("INFO (other) printed")
+
+
+def test_recovered_parameters_are_those_of_earlier_trials(trial: Trial) -> None:
+    code = """if True:
+        from nni.tuner import Tuner
+        class Own(Tuner):
+            def __init__(self): pass
+        own, other = Own(), Own()
+        earlier = ['{"parameter_id": 3, "parameters": 1}', {"parameter_id": 1, "parameters": 2}]
+        assert own.recover_parameter_id(earlier) == 3
+        print(own.is_created_in_previous_exp(3), own.is_created_in_previous_exp(4), own.get_previous_param(1))
+        print(other.is_created_in_previous_exp(0), other.recovered_trial_params)
+    """
+    assert trial.prints(code) == "True False 2\nFalse {}"
+
+
+def test_modules_for_types_and_helpers_are_found(trial: Trial) -> None:
+    code = """if True:
+        import nni
+        from nni.common.hpo_utils import Deduplicator, format_search_space, validate_search_space
+        from nni.common.serializer import dump, load
+        from nni.runtime.env_vars import trial_env_vars
+        from nni.typehint import Parameters, SearchSpace, TrialRecord
+        from nni.version import __version__
+        assert nni.common.hpo_utils.OptimizeMode is nni.utils.OptimizeMode
+        assert TrialRecord(parameter={}, value=1) == {"parameter": {}, "value": 1}
+        print(load(dump({"a": 1})), trial_env_vars.NNI_TRIAL_JOB_ID, __version__ == nni.__version__)
+    """
+    assert trial.prints(code) == "{'a': 1} abcde True"
+
+
 @pytest.mark.parametrize(
     ("code", "error", "name"),
     [
@@ -222,6 +277,7 @@ def test_its_modules_are_there_without_an_import(trial: Trial) -> None:
         ("import nni.nas", "ModuleNotFoundError", "nni.nas"),
         ("from nni.nas import Space", "ModuleNotFoundError", "nni.nas"),
         ("from nni.utils import no_such_helper", "ImportError", "nni.utils.no_such_helper"),
+        ("from nni.common.serializer import trace", "ImportError", "nni.common.serializer.trace"),
     ],
 )
 def test_missing_names_are_refused_in_a_sentence(trial: Trial, code: str, error: str, name: str) -> None:

@@ -139,6 +139,13 @@ def test_arguments_of_an_advisor_are_judged_without_making_one(host: Host) -> No
     assert list(refusals) == ["tuner"] and "unexpected keyword argument 'moost'" in refusals["tuner"]
 
 
+@pytest.mark.parametrize("module", ["racing-now", "2nd_racing"])
+def test_class_in_a_file_with_hyphen_or_digit_is_loaded(host: Host, module: str) -> None:
+    (host.folder / f"{module}.py").write_text(RACING)
+    host.start(tuner=host.advisor(f"{module}.Racing"))
+    assert [number for number, _, _ in host.propose(0, 1)] == [0, 1]
+
+
 def test_an_advisor_of_nni_2_sends_by_a_function(host: Host) -> None:
     host.start(tuner=host.advisor("old.Old"), history=[item(0, 1.0)])
     assert [(number, x) for number, x, _ in host.propose(5, 6)] == [(5, 1), (6, 2)]

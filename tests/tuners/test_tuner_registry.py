@@ -41,6 +41,10 @@ def test_every_alias_of_nni_is_found(name: str, full_name: str) -> None:
         ("PBT", "nni.algorithms.hpo.pbt_tuner.PBTTuner"),
         ("pbttuner", "nni.algorithms.hpo.pbt_tuner.PBTTuner"),
         ("MetisTuner", "nni.algorithms.hpo.metis_tuner.MetisTuner"),
+        (
+            "RegularizedEvolutionTuner",
+            "nni.algorithms.hpo.regularized_evolution_tuner.RegularizedEvolutionTuner",
+        ),
         ("DNGO", "nni.algorithms.hpo.dngo_tuner.DNGOTuner"),
         ("tpe_legacy", "nni.algorithms.hpo.hyperopt_tuner.HyperoptTuner"),
     ],

@@ -25,6 +25,12 @@ def load(config):
     ExperimentConfig(**config).validate()
 
 
+def canonical(config):
+    from nni.experiment.config import ExperimentConfig
+
+    return ExperimentConfig(**config).json()
+
+
 def schema(config):
     from nni.tools.nnictl.config_schema import NNIConfigSchema
 
@@ -51,9 +57,12 @@ def _camel(name):
     return first + "".join(word.title() for word in rest)
 
 
+QUESTIONS = {"load": load, "canonical": canonical, "schema": schema, "convert": convert, "fields": fields}
+
+
 def answer(question, config):
     try:
-        return {"value": {"load": load, "schema": schema, "convert": convert, "fields": fields}[question](config)}
+        return {"value": QUESTIONS[question](config)}
     except BaseException as error:
         return {"error": f"{type(error).__name__}: {error}"}
 

@@ -23,15 +23,17 @@ from nni_manager.scheduler.tensorboard.board import Board
 from nni_manager.store.experiment import answers
 from trial_runner.protocol import LOG_FILES
 
+#: NNI 3.0's names of the texts.
+_TEXTS = {**{name: name for name in LOG_FILES}, "trial.stdout": "stdout", "trial.stderr": "stderr"}
 _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
 
 
 async def trial_file(request: Request, context: ApiContext, id_: str) -> Response:
-    """A file of a trial's current attempt; as bytes, except its three text files."""
+    """A file of a trial's current attempt; as bytes, except its three text files, by our names or NNI 3.0's."""
     name, trial_id = _plain(request), trial_of(request)
     attempt = await context.commands.read(id_, lambda c: answers.attempt_number(c, trial_id))
-    if name in LOG_FILES:
-        return await _text(context, id_, trial_id, attempt, name)
+    if name in _TEXTS:
+        return await _text(context, id_, trial_id, attempt, _TEXTS[name])
     response = await logs.attempt_file(context, id_, trial_id, attempt, name, 0, None)
     response.headers["Content-Type"] = "application/octet-stream"
     return response

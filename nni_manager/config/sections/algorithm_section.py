@@ -39,7 +39,8 @@ FIRST_FORMAT = {
     "classFileName": "className: module.Class",
     "gpuIndices": "tunerGpuIndices at the top level",
 }
-_CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+#: Names of files may have hyphens, and begin with a digit: the module is imported by its name.
+_CLASS_NAME = re.compile(r"([\w-]+\.)+[^\W\d]\w*")
 
 
 def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -> dict[str, object]:

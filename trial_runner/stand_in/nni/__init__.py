@@ -1,7 +1,8 @@
 """Stands in for `nni` where it is not installed: what trial code and user tuners need of it, without its weight.
 
 A real `nni` further along `sys.path` takes over completely. Otherwise: parameters, results and ids here, and the
-modules `tuner`, `assessor`, `utils`, `parameter_expressions` and, where nni-manager is installed, `experiment`.
+modules `tuner`, `assessor`, `utils`, `common.hpo_utils`, `typehint`, `parameter_expressions` and, where nni-manager is
+installed, `experiment`.
 Everything else says that it needs the real package.
 """
 
@@ -27,12 +28,16 @@ if not nni_upstream.use_real_nni(__name__, __file__):
         "ClassArgsValidator",
         "Experiment",
         "NoMoreTrialError",
+        "dump",
+        "enable_global_logging",
         "get_current_parameter",
         "get_experiment_id",
         "get_next_parameter",
         "get_next_parameters",
         "get_sequence_id",
         "get_trial_id",
+        "load",
         "report_final_result",
         "report_intermediate_result",
+        "silence_stdout",
     ]

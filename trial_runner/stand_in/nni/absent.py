@@ -5,14 +5,23 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
+if TYPE_CHECKING:
+    from typing import Any
+
 #: Parts of the stand-in that most trials never touch.
-_MODULES = frozenset(("assessor", "experiment", "parameter_expressions", "runtime", "tuner", "utils"))
+_MODULES = frozenset(
+    "assessor common experiment parameter_expressions recoverable runtime tuner typehint utils version".split()
+)
 _HOMES = {
     "ClassArgsValidator": "nni.utils",
     "NoMoreTrialError": "nni.tuner",
     "dump": "nni.utils",
     "load": "nni.utils",
     "Experiment": "nni.experiment",
+    "dispatcher_env_vars": "nni.runtime.env_vars",
+    "enable_global_logging": "nni.runtime.log",
+    "silence_stdout": "nni.runtime.log",
 }
 
 
@@ -25,11 +34,16 @@ def attribute(name: str) -> object:
     raise AttributeError(_sentence("nni." + name))
 
 
-def function(name: str) -> object:
-    """An attribute of `nni.utils`. Raises ImportError: ``from nni.utils import x`` drops an AttributeError's text."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise ImportError(_sentence("nni.utils." + name))
+def refuse_missing(module: str) -> Any:
+    """The ``__getattr__`` of a module of the stand-in. It raises ImportError: ``from nni.utils import x`` drops an
+    AttributeError's text."""
+
+    def refuse(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ImportError(_sentence("{}.{}".format(module, name)))
+
+    return refuse
 
 
 def _sentence(name: str) -> str:

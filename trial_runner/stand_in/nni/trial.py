@@ -108,8 +108,10 @@ def _standalone_record() -> Dict[str, Any]:
 
 def _print(kind: str, text: str, step: int | None) -> None:
     global _printed
+    from nni.runtime.log import say
+
     if kind == nni_outbox.FINAL:
-        print("Final result: {}".format(text), flush=True)
+        say("Final result: {}".format(text))
         return
-    print("Intermediate result {}: {}".format(_printed if step is None else step, text), flush=True)
+    say("Intermediate result {}: {}".format(_printed if step is None else step, text))
     _printed += 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from enum import Enum
 
-from nni.absent import function as __getattr__  # noqa: F401 - Python asks it for missing names
+from nni.absent import refuse_missing
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Union
+
+__getattr__ = refuse_missing(__name__)
 
 
 class OptimizeMode(Enum):

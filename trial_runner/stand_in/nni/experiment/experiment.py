@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
-import re
 import time
 from enum import Enum
+from functools import wraps
 
 from nni.experiment.config import ExperimentConfig
 from nni.experiment.data import TrialJob, TrialMetricData, TrialResult
+from nni.experiment.management import generate_experiment_id, is_valid_experiment_id
+from nni.runtime.log import say
 
 TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
@@ -30,25 +31,52 @@ class RunMode(Enum):
     Detach = "detach"
 
 
+class _WithId:
+    """A method that programs for NNI 2 call on the class, with the id of an experiment."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, experiment: Experiment | None, owner: type) -> Any:
+        if experiment is not None:
+            return self._method.__get__(experiment)
+
+        @wraps(self._method)
+        def called_on_class(experiment_id: Any, *values: Any, **named: Any) -> Any:
+            if not isinstance(experiment_id, str):  # the experiment itself, as an unbound method takes it
+                return self._method(experiment_id, *values, **named)
+            made = owner(None, id=experiment_id)
+            ended = self._method(made, *values, **named)
+            return made if ended is None else ended
+
+        return called_on_class
+
+
 class Experiment:
     """`config_or_platform`: an ExperimentConfig, or the name of a training service for an empty one, to be filled in as
-    `config`. `id`: an id of your choice, or one of an experiment to resume or view."""
+    `config`. `id`: an id of your choice, or one of an experiment to resume or view. `config` and `training_service` are
+    NNI 2's names of the first."""
 
-    def __init__(self, config_or_platform: Any = None, id: str | None = None) -> None:
+    def __init__(
+        self, config_or_platform: Any = None, id: str | None = None, *, config: Any = None, training_service: Any = None
+    ) -> None:
+        if config_or_platform is None:
+            config_or_platform = training_service if config is None else config
         is_config = config_or_platform is None or isinstance(config_or_platform, ExperimentConfig)
         self.config = config_or_platform if is_config else ExperimentConfig(config_or_platform)
-        if id is not None and not re.match(r"[A-Za-z0-9_-]{1,32}\Z", id):
+        if id is not None and not is_valid_experiment_id(id):
             raise ValueError(
                 "Invalid experiment ID: {}. It has at most 32 letters, digits, hyphens and underscores".format(id)
             )
-        self.id = id or os.urandom(4).hex()
+        self.id = id or generate_experiment_id()
         self.port: int | None = None
         self.url_prefix: str | None = None
         self._manager: Any = None
 
     def start(self, port: int = 8080, debug: bool = False, run_mode: RunMode = RunMode.Background) -> None:
         """Starts the experiment, and returns. It is stopped when the program ends, unless `run_mode` is Detach."""
-        fields = self.config.json()
+        fields = self.config._sent()
         fields.update({"debug": True} if debug else {})
         manager = _nni_manager().Experiment(fields, directory=self.config._directory)
         manager.start(port=port, url_prefix=self.url_prefix or "", id=self.id)
@@ -59,20 +87,25 @@ class Experiment:
         it; otherwise `stop` does, or the end of the program."""
         return self._going(lambda: self.start(port, debug), wait_completion)
 
-    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> Experiment | bool | None:
+    @_WithId
+    def resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """Goes on with the stopped experiment `id`; otherwise as `run`.
 
-        ``Experiment.resume("ID")`` does as well, as in NNI 2, and returns the experiment if it is not waited for.
+        ``Experiment.resume(experiment_id="ID")`` does the same, as in NNI 2. It returns the experiment if it does not
+        wait for the end.
         """
-        it = _of(self)
-        ended = it._going(lambda: it._resume(port), wait_completion)
-        return it if it is not self and not wait_completion else ended
+        return self._going(lambda: self._resume(port), wait_completion)
 
-    def run_or_resume(
-        self, port: int = 8080, wait_completion: bool = True, debug: bool = False
-    ) -> Experiment | bool | None:
+    def run_or_resume(self, port: int = 8080, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """`resume` where the experiment exists, else `run`."""
         return (self.resume if self.has_checkpoint() else self.run)(port, wait_completion, debug)
+
+    def load_checkpoint(self) -> None:
+        """Takes the config of the experiment with this id, unless `config` is set."""
+        self._take_config(_nni_manager().Experiment.connect(self.id))
+
+    def save_checkpoint(self) -> None:
+        """Does nothing: the daemon has stored everything."""
 
     def has_checkpoint(self) -> bool:
         """Whether there is an experiment with this id."""
@@ -83,20 +116,22 @@ class Experiment:
         except NotFound:
             return False
 
+    @_WithId
     def view(self, port: int = 8080, non_blocking: bool = False) -> Experiment:
-        """Opens the stopped experiment `id` for reading; blocks until Ctrl-C, unless `non_blocking`. Also
-        ``Experiment.view("ID")``."""
-        it = _of(self)
-        manager = _nni_manager().Experiment.view(it.id, port=port, url_prefix=it.url_prefix or "")
-        it._begun(manager, port, RunMode.Detach)
+        """Opens the stopped experiment `id` for reading; blocks until Ctrl-C, unless `non_blocking`.
+
+        ``Experiment.view(experiment_id="ID")`` does the same, as in NNI 2.
+        """
+        manager = _nni_manager().Experiment.view(self.id, port=port, url_prefix=self.url_prefix or "")
+        self._begun(manager, port, RunMode.Detach)
         if not non_blocking:
             try:
-                it._wait_completion()
+                self._wait_completion()
             except KeyboardInterrupt:
                 pass
             finally:
-                it.stop()
-        return it
+                self.stop()
+        return self
 
     def stop(self) -> None:
         """Stops the experiment; returns when its trials have ended."""
@@ -168,11 +203,16 @@ class Experiment:
 
     def _begun(self, manager: Any, port: int, run_mode: RunMode) -> None:
         self._manager, self.id = manager, manager.id
+        self._take_config(manager)
         self.port = (manager.state["endpoint"] or {}).get("port", port)
         if run_mode is not RunMode.Detach:
             atexit.register(self.stop)
-        print("Experiment ID: {}".format(self.id))
-        print("Web portal URLs: http://127.0.0.1:{}/{}".format(self.port, self.url_prefix or ""), flush=True)
+        say("Experiment ID: {}".format(self.id))
+        say("Web portal URLs: http://127.0.0.1:{}/{}".format(self.port, self.url_prefix or ""))
+
+    def _take_config(self, manager: Any) -> None:
+        if self.config is None:
+            self.config = ExperimentConfig(**manager.state["config"])
 
     def _resume(self, port: int) -> None:
         manager = _nni_manager().Experiment.connect(self.id)
@@ -237,13 +277,8 @@ def _verdict(state: Any) -> bool | None:
     end = None if state["status"] == "STOPPING" else judge(state)
     if end is None:
         return None
-    print(end.text, flush=True)
+    say(end.text)
     return False
-
-
-def _of(given: Any) -> Experiment:
-    """The experiment of an id, as of a method that is called on the class with it."""
-    return Experiment(None, id=given) if isinstance(given, str) else given
 
 
 def _nni_manager() -> Any:

@@ -1,0 +1,5 @@
+"""`OptimizeMode` where tuners import it."""
+
+from nni.utils import OptimizeMode
+
+__all__ = ["OptimizeMode"]
