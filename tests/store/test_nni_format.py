@@ -32,7 +32,9 @@ def test_columns(connection: sqlite3.Connection, table: str) -> None:
 @pytest.mark.parametrize("view", ["TrialJobEvent", "MetricData"])
 def test_nni_that_resumes_is_refused_as_the_readme_says(connection: sqlite3.Connection, view: str) -> None:
     values = ", ".join("?" * len(COLUMNS[view].split()))
-    with pytest.raises(sqlite3.IntegrityError, match=r"^NNI cannot resume an experiment of nni-manager, only view it: "):
+    with pytest.raises(
+        sqlite3.IntegrityError, match=r"^NNI cannot resume an experiment of nni-manager, only view it: "
+    ):
         connection.execute(f"INSERT INTO {view} VALUES ({values})", [None] * len(COLUMNS[view].split()))
 
 
