@@ -161,11 +161,15 @@ _MOST_STEPS = 2**53 - 1
 
 
 def _step(entry: Mapping[str, object]) -> int | None:
-    """The step of a line; None: it has none. Raises ValueError."""
-    step = entry.get("step")
-    if step is not None and (type(step) is not int or not 0 <= step <= _MOST_STEPS):
-        raise ValueError("step must be a whole number from 0")
-    return step if entry["type"] == "intermediate" else None
+    """The step of an intermediate result; None: it has none. Raises ValueError."""
+    step = entry.get("step") if entry["type"] == "intermediate" else None
+    if step is None:
+        return None
+    if isinstance(step, float) and step.is_integer():  # as some languages write whole numbers
+        step = int(step)
+    if type(step) is not int or not 0 <= step <= _MOST_STEPS:
+        raise ValueError("step must be a whole number from 0 to 2**53 - 1")
+    return step
 
 
 def _nni_metric(number: int, entry: object) -> Metric | None:

@@ -87,7 +87,10 @@ def _typed(place: PlacedDimension, value: Any, where: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"{where}: must be a number, not {value!r}")
     if not isinstance(dimension, Integer):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidInput(f"{where}: must be a number that fits into a float") from None
     if value != value // 1:
         raise InvalidInput(f"{where}: must be a whole number, not {value!r}")
     return int(value)

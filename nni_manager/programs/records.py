@@ -78,7 +78,7 @@ def trial(answer: Mapping[str, Any]) -> Trial:
         attempt=answer["attempt"],
         message=answer["message"],
         last_words=answer["lastWords"],
-        code_state=answer["codeState"],
+        code_state=answer.get("codeState"),
         place=answer["place"],
     )
 

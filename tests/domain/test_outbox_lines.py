@@ -223,14 +223,24 @@ def test_step_of_an_intermediate_result_is_kept(step: str) -> None:
     assert metric.step == json.loads(step)
 
 
-@pytest.mark.parametrize("step", ["-1", "1.0", "1.5", "true", '"3"', "[1]", "NaN", "1e3", "9007199254740992"])
-@pytest.mark.parametrize("kind", ["intermediate", "final"])
-def test_line_with_another_step_is_broken(step: str, kind: str) -> None:
-    lines = parse_own([f'{{"type": "{kind}", "value": 1, "step": {step}}}', GOOD])
+@pytest.mark.parametrize("step", ["3.0", "1e3"])
+def test_step_may_be_written_as_a_float(step: str) -> None:
+    metric = only(parse_own([f'{{"type": "intermediate", "value": 1, "step": {step}}}']))
+    assert (metric.step, type(metric.step)) == (json.loads(step), int)
+
+
+_ODD_STEPS = ["-1", "1.5", "true", '"3"', "[1]", "NaN", "Infinity", "9007199254740992", "1e300"]
+
+
+@pytest.mark.parametrize("step", _ODD_STEPS)
+def test_line_with_another_step_is_broken(step: str) -> None:
+    lines = parse_own([f'{{"type": "intermediate", "value": 1, "step": {step}}}', GOOD])
     assert len(lines.metrics) == 1
     (sentence,) = lines.broken.values()
-    assert sentence.startswith("line 1 is no metric (step must be a whole number from 0): ")
+    assert sentence.startswith("line 1 is no metric (step must be a whole number from 0 to 2**53 - 1): ")
 
 
-def test_final_result_has_no_step() -> None:
-    assert only(parse_own(['{"type": "final", "value": 1, "step": 3}'])).step is None
+@pytest.mark.parametrize("step", ["3", *_ODD_STEPS])
+def test_final_result_counts_whatever_its_step(step: str) -> None:
+    metric = only(parse_own([f'{{"type": "final", "value": 1, "step": {step}}}']))
+    assert (metric.value, metric.step) == (1, None)

@@ -41,6 +41,7 @@ def test_row_of_a_table_is_taken() -> None:
         ({**GOOD, "foo": 1}, "parameters.foo: the search space has no such dimension; it has lr, n, opt"),
         ({"lr": 1.5}, "parameters: n, opt are missing; the search space has lr, n, opt"),
         ({**GOOD, "lr": "0.5"}, "parameters.lr: must be a number, not '0.5'"),
+        ({**GOOD, "lr": 10**400}, "parameters.lr: must be a number that fits into a float"),
         ({**GOOD, "lr": True}, "parameters.lr: must be a number, not True"),
         ({**GOOD, "lr": float("nan")}, "parameters.lr: nan is not a finite number"),
         ({**GOOD, "lr": object()}, "parameters.lr: an object cannot be sent"),

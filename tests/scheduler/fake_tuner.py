@@ -67,7 +67,8 @@ class Script:
         return {"proposals": [{"parameter_id": id_, "parameters": {"x": id_}} for id_ in ids]}
 
     def _judge(self, arguments: Arguments) -> object:
-        return {"stop": [trial["trial_id"] for trial in arguments["trials"] if trial["values"][-1] < 0]}
+        last = {trial["trial_id"]: trial["values"][-1] for trial in arguments["trials"]}
+        return {"stop": [id_ for id_, value in last.items() if isinstance(value, int | float) and value < 0]}
 
 
 class FakeHost:

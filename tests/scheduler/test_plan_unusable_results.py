@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.algorithm import AlgorithmSpec
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.results.final_result import ReportedResult
 from nni_manager.scheduler.planning.decisions import CountUnusable, PutOnHold, SetStatus
 from tests.scheduler.pictures import Plan, ended, experiment, proposals, spec
@@ -58,13 +58,22 @@ def test_hold_names_cause_and_fix() -> None:
         (4, ['{"default": Infinity}'], [None]),
         (3, [None, "0.5", None, None], [None]),
         (None, [None, None], []),
-        (5, [None], [6]),
     ],
 )
 def test_count_ends_at_the_first_number(before: int | None, finals: list[str | None], count: list[int | None]) -> None:
     found = planned(before, *finals)
     assert found.records(PutOnHold) == []
     assert [record.count for record in found.records(CountUnusable)] == count
+
+
+@pytest.mark.parametrize(("is_held", "holds"), [(True, 0), (False, 1)], ids=["held", "limit raised after its end"])
+def test_hold_is_made_up_for_and_not_repeated(is_held: bool, holds: int) -> None:
+    hold = Hold(code=HoldCode.NO_USABLE_RESULT, sentence="no result is usable")
+    trial = ended("aaaaa", has_final=False)
+    row = experiment(ended_trials=50, next_sequence_id=50, unusable_results=5, hold=hold if is_held else None)
+    found = Plan(trial, row=row, config=TPE, reported={"aaaaa": ReportedResult(final=None)})
+    assert len(found.records(PutOnHold)) == holds
+    assert found.records(CountUnusable) == [CountUnusable(count=6)]
 
 
 def test_failed_trials_do_not_count() -> None:

@@ -80,4 +80,6 @@ def test_states_are_limited(connection: sqlite3.Connection) -> None:
     for number in range(MOST_STATES):
         assert record(connection, number, "go.py", go=str(number)) == number + 1
     assert code_states.record(connection, "local", files(go="more"), 1000, ["go.py"]) is None
-    assert record(connection, 1000, "go.py", go="7") == 8
+    numbers = [row[0] for row in connection.execute("SELECT number FROM code_changes ORDER BY since_ms")]
+    assert numbers[-2:] == [MOST_STATES, None], "later trials have no number"
+    assert record(connection, 2000, "go.py", go="7") == 8

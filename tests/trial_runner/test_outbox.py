@@ -107,7 +107,9 @@ def test_step_stands_on_the_line(outbox: ModuleType, folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("step", "error"), [(-1, ValueError), (1.0, TypeError), ("1", TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("step", "error"), [(-1, ValueError), (2**53, ValueError), (1.0, TypeError), ("1", TypeError), (True, TypeError)]
+)
 def test_wrong_step_is_refused(outbox: ModuleType, folder: Path, step: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="A step must be a whole number from 0"):
         outbox.report(outbox.INTERMEDIATE, 0.5, step)

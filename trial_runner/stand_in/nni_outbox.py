@@ -28,6 +28,8 @@ MAX_LINE = 1000000
 PATIENCE = 600.0
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
+#: The greatest step: beyond it numbers of JSON are not exact everywhere.
+MOST_STEPS = 2**53 - 1
 
 #: Errors that may pass: a full disk gets room, a network file system comes back.
 PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
@@ -55,13 +57,13 @@ def settle() -> None:
 
 def checked_step(step: Any) -> int | None:
     """The step as a plain number. Raises TypeError, ValueError."""
-    if step is None or (type(step) is int and step >= 0):
+    if step is None or (type(step) is int and 0 <= step <= MOST_STEPS):
         return step
     if isinstance(step, bool) or not hasattr(step, "__index__"):
         raise TypeError("A step must be a whole number from 0, but it is {!r}.".format(step))
     number: int = step.__index__()  # such as numpy's
-    if number < 0:
-        raise ValueError("A step must be a whole number from 0, but it is {}.".format(number))
+    if not 0 <= number <= MOST_STEPS:
+        raise ValueError("A step must be a whole number from 0 to 2**53 - 1, but it is {}.".format(number))
     return number
 
 

@@ -154,7 +154,7 @@ def _facts(trial: dict[str, Any]) -> dict[str, str]:
         "started": moment(trial["startedMs"]),
         "ended": moment(trial["endedMs"]),
         "time": time_taken(trial),
-        "code state": "" if trial["codeState"] is None else str(trial["codeState"]),
+        "code state": str(trial.get("codeState") or ""),
         "where": trial["place"] or trial["service"] or "",
         "page": trial["link"],
         "folder": trial["logPath"],

@@ -9,6 +9,7 @@ from typing import Any
 from nni_manager.domain.metrics import default_number
 from nni_manager.domain.results import direction
 from nni_manager.domain.results.final_result import ReportedResult, Usability
+from nni_manager.domain.text import printable
 
 #: Built-in tuners that search for objectives; without a tuner, TPE does.
 SEARCHING_OBJECTIVES = frozenset(("", "TPE", "NSGA2", "Random"))
@@ -17,10 +18,14 @@ _EXCERPT = 120
 
 
 def advice(reported: ReportedResult, config: Mapping[str, Any], class_default: str = "") -> str:
-    """What is wrong with a result that is not usable, and the next step.
+    """What is wrong with a result that is not usable, and the next step; printable, whatever the trial reported.
 
     `config`: the experiment's, canonical; `class_default`: as in `direction.find`.
     """
+    return printable(_advice(reported, config, class_default))
+
+
+def _advice(reported: ReportedResult, config: Mapping[str, Any], class_default: str) -> str:
     if reported.final is None:
         only = f", only {reported.intermediates} intermediate" if reported.intermediates else ""
         return f"no final result was reported{only}: call nni.report_final_result with a number"

@@ -29,7 +29,8 @@ def hold_for_results(snapshot: Snapshot, finished: Sequence[Finish], decisions: 
             continue
         is_unusable = reported.usability(spec.tuner.objectives) is Usability.UNUSABLE
         count = count + 1 if is_unusable else None
-        if count == spec.max_unusable_results and trials_left(snapshot):
+        is_reached = count is not None and count >= spec.max_unusable_results
+        if is_reached and snapshot.experiment.hold is None and trials_left(snapshot):
             decisions.records.append(CountUnusable(count=count))
             return _hold(snapshot, reported)
     if count != before:

@@ -163,11 +163,12 @@ class TunerFeed:
         self._change("import", {"data": data})
 
     def adopt(self, trial_id: str, parameters: object) -> None:
-        """Queues a trial that a user added, as it is stored already, for a tuner that repeats no trial."""
+        """Queues a trial that a user added, as it is stored already: a tuner that repeats no trial leaves its
+        parameters out, also one that is starting."""
         if self._withdraws:
             self._drop_proposals()
-            given = {"parameter_id": None, "parameters": parameters, "trial_id": trial_id, "source": "customized"}
-            self._change("adopt", {"trials": [given]})
+        given = {"parameter_id": None, "parameters": parameters, "trial_id": trial_id, "source": "customized"}
+        self._change("adopt", {"trials": [given]})
 
     def _change(self, verb: str, arguments: Item) -> None:
         self.exhausted = False
@@ -296,12 +297,14 @@ class TunerFeed:
         owed_before, self._owed = self._owed, answer.get("owed", 0)
         settled = count + owed_before - self._owed
         self.asked -= settled
+        items = answer["proposals"]
+        made = await self._with_continued(list(map(_proposal, items)), items)
+        # from here on nothing is awaited: the proposals may be taken, and the queue be replaced, meanwhile
         if self._changes and (self._withdraws or any(change == "search_space" for change, _ in self._changes)):
-            self._withdrawn |= {item["parameter_id"] for item in answer["proposals"]}
+            self._withdrawn |= {item["parameter_id"] for item in items}
             self._wake()  # proposals of the old search space, or made without what is known now
             return
-        items = answer["proposals"]
-        self.proposals.extend(await self._with_continued(list(map(_proposal, items)), items))
+        self.proposals.extend(made)
         self.exhausted = len(items) < settled
         if self.exhausted and (self._results or self._changes):  # it did not know these when it was asked
             self.want(1)

@@ -10,6 +10,8 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
+#: Seconds in which work ends when the loop is closed.
+_PATIENCE_S = 5.0
 #: Starts a task, which ends with the experiment's loop.
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -36,10 +38,13 @@ class Paced:
             self._task = start(self._run(), self._name)
 
     async def close(self) -> None:
-        """Returns after the work that was asked for; it waits for nothing any more."""
+        """Returns after the work that was asked for, which waits for nothing any more. A look at a disk that does not
+        answer is given up after `_PATIENCE_S`."""
         self._closing.set()
         if self._task is not None:
-            await asyncio.wait({self._task})
+            _, unfinished = await asyncio.wait({self._task}, timeout=_PATIENCE_S)
+            for task in unfinished:
+                task.cancel()
         self._closing.clear()  # the loop may be started again
 
     async def _run(self) -> None:

@@ -65,18 +65,17 @@ def record(
 ) -> CodeState | None:
     """Notes that the code of a service is as `files` since then; `changed`: paths that differ from the state before.
 
-    Returns the state, which has the number of an earlier one with that content; None: there are too many.
+    Returns the state, which has the number of an earlier one with that content; None: there are too many, and later
+    trials have no number.
     """
     state = _known(connection, service, files) or _new(connection, files)
-    if state is None:
-        return None
     has_run = "SELECT 1 FROM attempts WHERE service = ? AND closed = 1 LIMIT 1"
     if not changed and connection.execute(has_run, (service,)).fetchone() is None:
         since_ms = 0
     connection.execute(
         "INSERT INTO code_changes (service, since_ms, number, paths) VALUES (?1, max(?2, 1 + coalesce((SELECT"
         " max(since_ms) FROM code_changes WHERE service = ?1), -1)), ?3, ?4)",
-        (service, since_ms, state.number, json.dumps(list(changed)[:_MOST_PATHS])),
+        (service, since_ms, state.number if state else None, json.dumps(list(changed)[:_MOST_PATHS])),
     )
     return state
 
@@ -109,7 +108,7 @@ def warnings(connection: sqlite3.Connection) -> Iterator[ExperimentWarning]:
     """A warning about the first change that trials ran, with the number of further ones."""
     rows = connection.execute(
         "SELECT c.paths, c.number, c.trial_id, t.sequence_id FROM code_changes c JOIN trials t ON t.id = c.trial_id"
-        " WHERE c.paths <> '[]' ORDER BY c.since_ms"
+        " WHERE c.paths <> '[]' AND c.number IS NOT NULL ORDER BY c.since_ms"
     ).fetchall()
     if rows:
         trial_id, sequence = rows[0][2:]

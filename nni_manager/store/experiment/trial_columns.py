@@ -135,7 +135,8 @@ def intermediates_of(connection: sqlite3.Connection, numbers: Sequence[int], *, 
         for trial_id, curve in curves.items()
         for point in curve
     ]
-    others = [row for row in rows if row[0] not in stepped.values()]
+    with_steps = set(stepped.values())
+    others = [row for row in rows if row[0] not in with_steps]
     return sorted([*others, *merged], key=lambda row: row[:2])
 
 

@@ -14,7 +14,7 @@ CREATE TABLE code_states (
 CREATE TABLE code_changes (
     service  TEXT NOT NULL,
     since_ms INTEGER NOT NULL,                 -- 0: from the beginning
-    number   INTEGER NOT NULL REFERENCES code_states (number),
+    number   INTEGER REFERENCES code_states (number),  -- null: there are too many states
     paths    TEXT NOT NULL DEFAULT '[]',       -- JSON: what differs from the state before
     trial_id TEXT NOT NULL DEFAULT '',         -- the first trial that ran it; empty: none yet
     PRIMARY KEY (service, since_ms)
