@@ -156,6 +156,14 @@ class NamespacedMachine:
                     found.append(process)
         return found
 
+    def users_commands(self) -> list[str]:
+        """Command lines of `users_processes`, without those that end meanwhile."""
+        found = []
+        for process in self.users_processes():
+            with suppress(psutil.Error):
+                found.append(" ".join(process.cmdline()))
+        return found
+
     @property
     def _first_pid(self) -> int:
         assert self._process is not None

@@ -114,7 +114,7 @@ def test_trials_of_a_vanished_machine_run_elsewhere(
     assert _place_of_the_second(daemon, id_, trial) != silent.address
     assert silent.users_processes()
     silent.heal()
-    until(lambda: not [p for p in silent.users_processes() if "sleep" in " ".join(p.cmdline())], 40)
+    until(lambda: not [command for command in silent.users_commands() if "sleep" in command], 40)
     for process in _sleepers([machine for machine in machines if machine is not silent]):
         with suppress(psutil.Error):
             process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import signal
@@ -94,8 +95,12 @@ class Hooked:
         return list(self.client().all_trials(id_))
 
     def nodes(self) -> list[psutil.Process]:
-        found = [one for one in processes_of(str(self.data)) if "nni_manager.programs.hook.node" in one.cmdline()]
-        return sorted(found, key=lambda one: one.create_time())
+        found = []
+        for process in processes_of(str(self.data)):
+            with contextlib.suppress(psutil.Error):  # it ends meanwhile
+                if "nni_manager.programs.hook.node" in process.cmdline():
+                    found.append(process)
+        return sorted(found, key=lambda process: process.create_time())
 
 
 @pytest.fixture
