@@ -21,8 +21,23 @@ MOST_DIFF = 2**20
 _MOST_WORDS = 65536
 MOST_UNTRACKED = 200
 #: Programs that a repository's configuration names are not run, and nothing is asked or written.
-_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "diff.external=")
-_SETTINGS = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
+_QUIET = (
+    *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "diff.external="),
+    *("-c", "core.quotePath=false"),
+)
+#: The allowed protocol does not exist: objects that a partial clone lacks are not fetched.
+_SETTINGS = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_PAGER": "cat",
+    "LC_ALL": "C",
+}
+#: Scopes of git's configuration that belong to the user or the machine, not to the checkout.
+_TRUSTED_SCOPES = frozenset({"system", "global"})
+#: git enters a submodule with the submodule's own configuration, which may name programs: only its commit is compared.
+_NO_SUBMODULES = "--ignore-submodules=dirty"
 #: In place of a commit.
 _INITIAL = "(initial)"
 #: Beginnings of lines about tracked files that differ: changed, renamed, unmerged.
@@ -61,10 +76,29 @@ class _Git:
         self._path, self._directory = path, directory
         kept = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
         self._environment = {**kept, **_SETTINGS}
+        self._quiet: tuple[str, ...] = _QUIET
+
+    async def turn_off_filters(self) -> None:
+        """Replace each filter setting of the checkout with that of the user or the machine, or with none.
+
+        Raises NoAnswer."""
+        listed = await self.ask("config", "--list", "--show-scope", "-z")
+        words = listed.data.decode(errors="surrogateescape").split("\0")
+        trusted, foreign = dict[str, str](), dict[str, str]()
+        for scope, entry in zip(words[::2], words[1::2], strict=False):
+            key, _, value = entry.partition("\n")
+            if scope in _TRUSTED_SCOPES:
+                trusted[key] = value
+            elif key.startswith("filter."):
+                foreign[key] = "false" if key.endswith(".required") else ""
+        if listed.is_cut or any("=" in key for key in foreign):
+            raise NoAnswer("the repository's configuration is too long, or names a filter that cannot be turned off")
+        settings = {**foreign, **{key: trusted[key] for key in foreign.keys() & trusted.keys()}}
+        self._quiet = (*_QUIET, *(word for key, value in settings.items() for word in ("-c", f"{key}={value}")))
 
     async def ask(self, *words: str, most: int = _MOST_WORDS) -> child.Output:
         """Raises NoAnswer."""
-        command = (self._path, *_QUIET, *words)
+        command = (self._path, *self._quiet, *words)
         return await child.read(command, directory=self._directory, environment=self._environment, most=most)
 
     async def line(self, *words: str) -> str:
@@ -76,8 +110,10 @@ class _Git:
 
 
 async def _state(git: _Git, directory: str, secrets: SecretTexts) -> dict[str, Any]:
+    await git.turn_off_filters()
+    words = ("--porcelain=v2", "--branch", "--untracked-files=all", _NO_SUBMODULES, "-z", "--", ".")
     try:
-        status = await git.ask("status", "--porcelain=v2", "--branch", "--untracked-files=all", "-z", "--", ".")
+        status = await git.ask("status", *words)
     except NoAnswer:
         return {**_UNKNOWN, "directory": directory, "problem": _NO_REPOSITORY}
     entries = status.data.decode(errors="replace").split("\0")[: -1 if status.is_cut else None]
@@ -97,7 +133,7 @@ async def _state(git: _Git, directory: str, secrets: SecretTexts) -> dict[str, A
 
 
 async def _diff(git: _Git, secrets: SecretTexts) -> dict[str, Any]:
-    words = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--", ".")
+    words = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", _NO_SUBMODULES, "--", ".")
     diff = await git.ask("diff", "HEAD", *words, most=MOST_DIFF)
     text, values = await masked(_whole_lines(diff), secrets)
     return {"diff": text, "isDiffCut": diff.is_cut, "maskedValues": values}

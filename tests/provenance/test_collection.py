@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -170,18 +171,101 @@ async def test_known_secrets_and_logins_are_masked(code: Path) -> None:
     assert found["remote"].endswith("example.org/code.git")
 
 
-async def test_programs_of_the_repository_are_not_run(code: Path, tmp_path: Path) -> None:
-    mark = tmp_path / "ran"
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A program that leaves the file `ran` next to it."""
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
     program.chmod(stat.S_IRWXU)
-    (code / ".gitattributes").write_text("*.py diff=shown\n")
-    for name in ("core.fsmonitor", "diff.external", "diff.shown.textconv", "core.pager"):
-        git(code, "config", name, str(program))
-    mark.unlink(missing_ok=True)  # git itself, for the configuration
+    return program
+
+
+def _has_run(program: Path) -> bool:
+    return (program.parent / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "core.fsmonitor",
+        "diff.external",
+        "diff.shown.textconv",
+        "diff.shown.command",
+        "core.pager",
+        "filter.odd.name.clean",
+        "filter.odd.name.process",
+        "filter.odd.name.smudge",
+    ],
+)
+async def test_programs_of_the_repository_are_not_run(code: Path, program: Path, name: str) -> None:
+    (code / ".gitattributes").write_text("*.py diff=shown filter=odd.name\n")
+    git(code, "config", "filter.odd.name.required", "true")
+    git(code, "config", name, str(program))
+    (program.parent / "ran").unlink(missing_ok=True)  # git itself, for the configuration
     (code / "trial.py").write_text("print(2)\n")
     assert "+print(2)" in (await look(code))["diff"]
-    assert not mark.exists()
+    assert not _has_run(program)
+
+
+async def test_hooks_of_the_repository_are_not_run(code: Path, program: Path) -> None:
+    hook = code.parent / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    shutil.copy(program, hook)
+    (code / "trial.py").write_text("print(2)\n")
+    assert "+print(2)" in (await look(code))["diff"]
+    assert not _has_run(program)
+
+
+async def test_programs_of_a_submodule_are_not_run(code: Path, program: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "model.py").write_text("print(1)\n")
+    git(other, "init", "--quiet", ".")
+    git(other, "add", ".")
+    git(other, "commit", "--quiet", "--message", "begin")
+    git(code, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "other")
+    git(code, "commit", "--quiet", "--message", "add")
+    (code / "other" / ".gitattributes").write_text("*.py filter=odd\n")
+    (code / "other" / "model.py").write_text("print(2)\n")
+    git(code / "other", "config", "filter.odd.clean", str(program))
+    (code / "trial.py").write_text("print(2)\n")
+    assert "+print(2)" in (await look(code))["diff"]
+    assert not _has_run(program)
+
+
+async def test_missing_objects_are_not_fetched(code: Path, program: Path) -> None:
+    git(code, "remote", "add", "origin", str(code.parent))
+    for name, value in (("promisor", "true"), ("partialclonefilter", "blob:none"), ("uploadpack", str(program))):
+        git(code, "config", f"remote.origin.{name}", value)
+    git(code, "config", "extensions.partialClone", "origin")
+    blob = git(code, "rev-parse", "HEAD:code/trial.py")
+    (code.parent / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    (code / "trial.py").write_text("print(2)\n")
+    await look(code)
+    assert not _has_run(program)
+
+
+async def test_filter_of_the_user_is_used(code: Path, tmp_path: Path, program: Path) -> None:
+    """Else each file that Git LFS keeps counts as changed."""
+    (tmp_path / ".gitconfig").write_text('[filter "upper"]\n\tclean = tr a-z A-Z\n')
+    (code / ".gitattributes").write_text("trial.py filter=upper\n")
+    git(code, "config", "filter.upper.clean", "tr a-z A-Z")
+    git(code, "add", "--renormalize", ".")
+    git(code, "add", ".")
+    git(code, "commit", "--quiet", "--message", "upper")
+    git(code, "config", "filter.upper.clean", str(program))
+    os.utime(code / "trial.py", (1, 1))  # its content is compared
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    assert (await repository.look(str(code), environment, _NO_SECRETS))["diff"] == ""
+    assert not _has_run(program)
+
+
+async def test_filter_that_cannot_be_turned_off_is_a_problem(code: Path, program: Path) -> None:
+    (code / ".gitattributes").write_text("*.py filter=a=b\n")
+    git(code, "config", "filter.a=b.clean", str(program))
+    (code / "trial.py").write_text("print(2)\n")
+    assert "filter" in (await look(code))["problem"]
+    assert not _has_run(program)
 
 
 async def test_folder_without_git_says_so(tmp_path: Path) -> None:

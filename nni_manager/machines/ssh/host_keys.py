@@ -88,8 +88,11 @@ class HostKeyJudge:
         """`reason`: asyncssh's, which does not show keys that are revoked."""
         unknown = None
         shown = self.offered.get_fingerprint() if self.offered is not None else f"({reason})"
-        if "revoked" in reason.lower() or self._is_revoked():
-            sentence = "the key that it shows is revoked in known_hosts"
+        if self.known.revoked.problem:
+            sentence = f"revoked host keys cannot be read ({self.known.revoked.problem})"
+            fix = "correct RevokedHostKeys in ssh_config: without that file every host key is refused, as `ssh` does"
+        elif "revoked" in reason.lower() or self._is_revoked():
+            sentence = "the key that it shows is revoked in known_hosts or a file of RevokedHostKeys"
             fix = "give the machine another key: others have that one"
         elif self._unwritten:
             sentence = f"its key {shown} cannot be remembered in {self.known.written} ({self._unwritten})"

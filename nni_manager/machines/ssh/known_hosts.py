@@ -10,20 +10,27 @@ import getpass
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 import asyncssh
+from asyncssh.config import SSHClientConfig, SSHConfig
 
 from nni_manager.machines.ssh.address import DEFAULT_PORT
+from nni_manager.machines.ssh.revoked_keys import RevokedKeys
 
 log = logging.getLogger(__name__)
 
 _OF_USER = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _OF_MACHINE = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 _NO_FILES = ("none", "/dev/null")
+#: The machine's own configuration of `ssh`, of which asyncssh reads nothing.
+_CONFIG_OF_MACHINE = "/etc/ssh/ssh_config"
+_REVOKED = "RevokedHostKeys"
+# asyncssh skips this option; it is a list of files, like that of known hosts
+SSHClientConfig._handlers.setdefault(_REVOKED.lower(), (_REVOKED, SSHConfig._set_string_list))
 #: Lines that are remembered as logged.
 _MOST_LOGGED = 1000
 
@@ -72,10 +79,11 @@ class KnownHosts:
     of_machine: tuple[str, ...]
     #: The name that stands for the host in the files (`HostKeyAlias`); empty: its own.
     alias: str = ""
+    revoked: RevokedKeys = field(default_factory=RevokedKeys)
 
     @classmethod
     def of(cls, host: str, options: asyncssh.SSHClientConnectionOptions) -> KnownHosts:
-        """The files of a host. `options`: what `~/.ssh/config` makes of it."""
+        """The files of a host. `options`: what `~/.ssh/config` makes of it. Raises asyncssh.ConfigParseError."""
         values = {
             "d": os.path.expanduser("~"),
             "h": options.host,
@@ -89,6 +97,7 @@ class KnownHosts:
             of_user=_files(options.config.get("UserKnownHostsFile"), _OF_USER, values),
             of_machine=_files(options.config.get("GlobalKnownHostsFile"), _OF_MACHINE, values),
             alias=options.host_key_alias or "",
+            revoked=RevokedKeys.read(_files(_revoked(host, options), (), values)),
         )
 
     @property
@@ -102,12 +111,13 @@ class KnownHosts:
         A key that is revoked for the host is revoked at each of its ports.
         """
         known = _read((*self.of_user, *self.of_machine))
-        found = known.match(host, address, port)
-        if port is None:
-            return found
-        others = (known.match(host, address, None), known.match(f"[{host}]:{port}", "", None))
-        revoked = list(dict.fromkeys(key for one in (found, *others) for key in one[2]))
-        return (found[0], found[1], revoked, *found[3:])
+        keys, authorities, revoked, *x509 = known.match(host, address, port)
+        if port is not None:
+            others = (known.match(host, address, None), known.match(f"[{host}]:{port}", "", None))
+            revoked = [*revoked, *(key for one in others for key in one[2])]
+        revoked = [*revoked, *(key for key in (*keys, *authorities) if self.revoked.has(key))]
+        trusted = [key for key in authorities if not self.revoked.distrusts(key)]
+        return (keys, trusted, list(dict.fromkeys(revoked)), *x509)
 
     def knows(self, host: str, port: int | None) -> bool:
         """Whether any file has a key or an authority of the host: another key is a changed one then."""
@@ -115,7 +125,17 @@ class KnownHosts:
 
     def revokes(self, key: asyncssh.SSHKey, host: str, port: int | None) -> bool:
         """Whether the key is revoked for the host, at whatever port."""
-        return key in self.match(host, "", port)[2]
+        return self.revoked.has(key) or key in self.match(host, "", port)[2]
+
+
+def _revoked(host: str, options: asyncssh.SSHClientConnectionOptions) -> object:
+    """The option `RevokedHostKeys` of the user, else of the machine; None: neither has one."""
+    found = options.config.get(_REVOKED)
+    if found is None and os.path.exists(_CONFIG_OF_MACHINE):
+        known = {"username": options.username, "port": options.port, "client_keys": None, "agent_path": None}
+        of_machine = asyncssh.SSHClientConnectionOptions(config=[_CONFIG_OF_MACHINE], host=host, **known)
+        found = of_machine.config.get(_REVOKED)
+    return found
 
 
 def _files(given: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:

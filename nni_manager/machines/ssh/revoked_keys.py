@@ -1,0 +1,106 @@
+"""Files of `RevokedHostKeys`: lists of public keys, or OpenSSH's binary KRLs (PROTOCOL.krl of OpenSSH)."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import asyncssh
+
+_MAGIC = b"SSHKRL\n\0"
+#: Bytes between the magic word and the two strings before the first section: format, number, date, flags.
+_HEAD = struct.Struct(">IQQQ")
+_FORMAT = 1
+_CERTIFICATES, _KEYS, _SHA1, _SIGNATURE, _SHA256 = range(1, 6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokedKeys:
+    """Keys that no host may show.
+
+    A login shows the authority of a certificate, not its number: an authority that has revoked some of its certificates
+    vouches for none.
+    """
+
+    blobs: frozenset[bytes] = frozenset()
+    #: SHA-1 and SHA-256 of blobs, raw.
+    fingerprints: frozenset[bytes] = frozenset()
+    #: Blobs of authorities that have revoked certificates; empty bytes: of any authority.
+    authorities: frozenset[bytes] = frozenset()
+    #: A file that cannot be read, and why; then every key counts as revoked, as for `ssh`. Empty: all were read.
+    problem: str = ""
+
+    @classmethod
+    def read(cls, paths: Sequence[str]) -> Self:
+        blobs, fingerprints, authorities = set[bytes](), set[bytes](), set[bytes]()
+        for path in paths:
+            try:
+                data = Path(path).read_bytes()
+                sections = _sections(data) if data.startswith(_MAGIC) else _listed(data)
+                for kind, content in sections:
+                    if kind == _CERTIFICATES:
+                        authorities.add(_string(content, 0)[0])
+                    elif kind in (_SHA1, _SHA256):
+                        fingerprints.update(_strings(content))
+                    else:
+                        blobs.update(_strings(content))
+            except OSError as error:
+                return cls(problem=f"{path}: {error.strerror}")
+            except (ValueError, struct.error) as error:
+                return cls(problem=f"{path}: {error}")
+        return cls(blobs=frozenset(blobs), fingerprints=frozenset(fingerprints), authorities=frozenset(authorities))
+
+    def has(self, key: asyncssh.SSHKey) -> bool:
+        blob = key.public_data
+        digests = {hashlib.sha1(blob, usedforsecurity=False).digest(), hashlib.sha256(blob).digest()}
+        return bool(self.problem) or blob in self.blobs or not self.fingerprints.isdisjoint(digests)
+
+    def distrusts(self, authority: asyncssh.SSHKey) -> bool:
+        """Whether certificates of an authority are accepted no more."""
+        return not self.authorities.isdisjoint((b"", authority.public_data))
+
+
+def _listed(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Public keys, one per line; other lines are skipped, as `ssh` does."""
+    for line in data.splitlines():
+        try:
+            blob = asyncssh.import_public_key(line).public_data
+        except (asyncssh.KeyImportError, ValueError):
+            continue
+        yield _KEYS, struct.pack(">I", len(blob)) + blob
+
+
+def _sections(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kind and content of each section of a KRL. Raises ValueError, struct.error."""
+    form, *_ = _HEAD.unpack_from(data, len(_MAGIC))
+    if form != _FORMAT:
+        raise ValueError(f"KRL format {form} is not known")
+    at = len(_MAGIC) + _HEAD.size
+    for _ in ("reserved", "comment"):
+        _, at = _string(data, at)
+    while at < len(data) and data[at] != _SIGNATURE:
+        kind = data[at]
+        content, at = _string(data, at + 1)
+        if kind not in (_CERTIFICATES, _KEYS, _SHA1, _SHA256):
+            raise ValueError(f"KRL section {kind} is not known")
+        yield kind, content
+
+
+def _strings(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        found, at = _string(data, at)
+        yield found
+
+
+def _string(data: bytes, at: int) -> tuple[bytes, int]:
+    """A string of the SSH protocol, and the offset behind it."""
+    (length,) = struct.unpack_from(">I", data, at)
+    end = at + 4 + length
+    if end > len(data):
+        raise ValueError("the KRL is cut off")
+    return data[at + 4 : end], end
