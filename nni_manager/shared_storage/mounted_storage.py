@@ -200,6 +200,10 @@ class MountedStorage:
             "runner_sha256": self._runner.sha256,
         }
         quoted = {name: shlex.quote(value) for name, value in values.items()}
+        quoted |= {
+            "claim": storage_folders.claim_command("python3", '"$folder"', protocol.OUTBOX_FOLDER),
+            "claim_replicas": storage_folders.claim_command("python3", '"$folder"', storage_folders.REPLICAS),
+        }
         program, archive = shlex.quote(storage_folders.UNPACK), shlex.quote(f"{self.there}/{code.name}")
         return exports + _SCRIPT.format(
             **quoted, program=program, archive=archive, archive_sha256=code.sha256, before=before
@@ -231,14 +235,17 @@ def variables_of(spec: JobSpec, platform: str) -> dict[str, str]:
 _SCRIPT = f"""\
 folder={{folder}}
 export {protocol.ENV_CHECKPOINT_DIR}={{checkpoint}}
-if [ -n "$1" ]; then
-    folder="$folder/replicas/$1"
-    mkdir -p "$folder" && cp {{record}} "$folder/{protocol.PARAMETER_FILE}" || exit {protocol.EXIT_CANNOT_START}
-    export {protocol.ENV_REPORTER}=0
-fi
 if ! command -v python3 >/dev/null; then
     echo "there is no python3 in this image; take one that has Python 3.7 or newer" >&2
     exit {protocol.EXIT_USAGE}
+fi
+if [ -n "$1" ]; then
+    {{claim_replicas}} || exit {protocol.EXIT_CANNOT_START}
+    folder="$folder/{storage_folders.REPLICAS}/$1"
+    mkdir -p "$folder" && cp {{record}} "$folder/{protocol.PARAMETER_FILE}" || exit {protocol.EXIT_CANNOT_START}
+    export {protocol.ENV_REPORTER}=0
+else
+    {{claim}} || exit {protocol.EXIT_CANNOT_START}
 fi
 export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$folder/{protocol.CODE_FOLDER}"
 if [ ! -d "${protocol.ENV_CODE_DIR}" ]; then

@@ -45,7 +45,7 @@ from nni_manager.shared_storage import storage_folders
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.shared_files import ServiceMark, write_once
 from nni_manager.shared_storage.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
-from nni_manager.shared_storage.storage_folders import sha256_of, unpack_command
+from nni_manager.shared_storage.storage_folders import claim_command, sha256_of, unpack_command
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
@@ -172,17 +172,19 @@ class SharedFolder:
     def prelude(self, spec: JobSpec, there: str, python: str) -> str:
         """The lines of `command` before the trial's own."""
         trial = f"{there}/trials/{attempt_directory_of(spec.name)}"
-        code, output = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}"), shlex.quote(f"{trial}/{OUTPUT_FOLDER}")
+        code = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}")
         words = shlex.quote(f"{NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
         failure = shlex.quote(
             f"{NOT_THERE} {self.archive} is not as the manager put it there, or cannot be unpacked into {trial};"
             " see rights and room there"
         )
+        claim = claim_command(shlex.quote(python), shlex.quote(trial), OUTPUT_FOLDER, f"{NOT_THERE} ")
         unpack = unpack_command(python, f"{there}/{self.archive}", f"{trial}/{protocol.CODE_FOLDER}", self._sha256)
         return (
             f'[ "$(cat {shlex.quote(f"{there}/{self._mark.name}")} 2>/dev/null)" = {self._token} ] ||'
             f" {{ echo {words} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
-            f"rm -rf {code} && mkdir -p {code} {output} && {unpack} && cd {code} ||"
+            f"{claim} || {{ [ $? = 1 ] || echo {failure} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
+            f"rm -rf {code} && mkdir {code} && {unpack} && cd {code} ||"
             f" {{ echo {failure} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
         )
 

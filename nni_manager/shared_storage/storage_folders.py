@@ -142,6 +142,34 @@ def unpack_command(python: str, archive: str, folder: str, sha256: str) -> str:
     return " ".join(map(shlex.quote, words))
 
 
+#: Folder of the processes of a job that do not report; their containers may have other users.
+REPLICAS = "replicas"
+#: Run by the Python of a trial's machine: PREFIX FOLDER NAME. It makes the folder NAME in an attempt's folder, which
+#: every user may write to, and fails where another user has made an entry first. PREFIX begins the sentence.
+CLAIM = f"""\
+import os, sys, tempfile
+prefix, folder, made = sys.argv[1:]
+try:
+    probe = tempfile.mkdtemp(dir=folder)
+    ours = os.lstat(folder).st_uid, os.lstat(probe).st_uid
+    os.rmdir(probe)
+    if not os.path.isdir(os.path.join(folder, made)):
+        os.mkdir(os.path.join(folder, made))
+    names = [made] if made == "{REPLICAS}" else set(os.listdir(folder)) - {{"{REPLICAS}"}}
+    foreign = [name for name in names if os.lstat(os.path.join(folder, name)).st_uid not in ours]
+except OSError as error:
+    sys.exit(prefix + str(error))
+if foreign:
+    sys.exit(prefix + os.path.join(folder, foreign[0]) + " belongs to another user and is not used. Remove it")
+"""
+
+
+def claim_command(python: str, folder: str, made: str, prefix: str = "") -> str:
+    """Shell text that makes the folder `made` in an attempt's folder, or fails with a sentence on stderr where another
+    user has made something there. `python` and `folder`: shell text, quoted."""
+    return f"{python} -I -W ignore -c {shlex.quote(CLAIM)} {shlex.quote(prefix)} {folder} {made}"
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file of ours, in hex. Blocks. Raises OSError."""
     with path.open("rb") as file:

@@ -186,6 +186,29 @@ async def test_another_user_cannot_make_the_folder_first(tmp_path: Path) -> None
         assert ended.stdout == "hello\n", ended.stderr
 
 
+@pytest.mark.machines
+@pytest.mark.parametrize("planted", ["mkdir code; echo evil > code/greeting.txt", "mkdir outbox", "ln -s /tmp outbox"])
+@pytest.mark.parametrize("replica", ["", "2"])
+async def test_folder_that_another_user_prepared_is_refused(tmp_path: Path, planted: str, replica: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o1777)
+        mounted = Mounted(tmp_path)
+        mounted.storage = MountedStorage(Path(place), place, FOLDER, 0o711, "service")
+        folder = await mounted.put(spec())
+        if replica:
+            planted = f"mkdir -p replicas/{replica}; cd replicas/{replica}; {planted}"
+        _as_another_user(f"umask 0; cd {folder.here} && {planted}")
+        ended = mounted.run(mounted.storage.start_command(folder, replica))
+        assert ended.returncode == protocol.EXIT_CANNOT_START and "belongs to another user" in ended.stderr
+        assert "evil" not in ended.stdout
+
+
+async def test_container_that_starts_again_keeps_its_folder(mounted: Mounted) -> None:
+    folder = await mounted.put(spec(command="echo once >> kept; cat kept"))
+    assert mounted.run(mounted.storage.start_command(folder)).stdout == "once\n"
+    assert mounted.run(mounted.storage.start_command(folder)).stdout == "once\nonce\n"
+
+
 def _as_another_user(command: str) -> str:
     done = subprocess.run(
         ["/bin/sh", "-c", command],

@@ -235,6 +235,22 @@ async def test_another_user_writes_to_a_trial_s_folder_only_where_the_mode_lets_
 
 
 @pytest.mark.machines
+@pytest.mark.parametrize("planted", ["code", "nnioutput", "nnioutput/.nni"])
+async def test_folder_that_another_user_prepared_is_refused(tmp_path: Path, planted: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        team = Shared(tmp_path, Path(folder) / "share", mode="0711")
+        await team.folder.place(spec())
+        trial = team.point / "nni" / "exp1" / "trials" / "abcde"
+        assert as_another_user(f"umask 0; mkdir -p {trial}/{planted}").returncode == 0
+        ended = await team.run()
+        report = Observation(state=JobState.FAILED, exit_code=ended.returncode, stderr_tail=ended.stderr)
+        explained = team.folder.explained(report)
+        assert (ended.stdout, explained.state) == ("", JobState.PREEMPTED)
+        assert f"{trial}/{planted.partition('/')[0]} belongs to another user" in explained.message
+
+
+@pytest.mark.machines
 @pytest.mark.parametrize(("mode", "is_refused"), [("1777", False), ("777", True)])
 async def test_another_user_s_root_is_used_when_it_is_sticky(team: Shared, mode: str, *, is_refused: bool) -> None:
     assert as_another_user(f"mkdir {team.point}/nni; chmod {mode} {team.point}/nni").returncode == 0
