@@ -38,12 +38,13 @@ ENTRYPOINT ["nni-manager"]
 # Others can reach this address, so NNI_MANAGER_TOKEN must be set.
 CMD ["serve", "--host", "0.0.0.0"]
 
-# The second machine of docker-compose.yml: an SSH server, and what the example's trials import. Nothing of ours runs there
-# but the keeper that the manager sends. A host key is a container's own, not the image's.
+# The second machine of docker-compose.yml: an SSH server, and what the example's trials import. Only the keeper that the
+# manager sends runs there, as the user `worker`. The image has no host key: docker-compose.yml mounts one.
 FROM ${BASE} AS worker
 RUN apt-get update -qq \
     && apt-get install -qq -y --no-install-recommends openssh-server \
-    && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
+    && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* \
+    && useradd --uid 10002 --create-home --shell /bin/sh worker
 COPY --from=build /opt/nni-manager /opt/nni-manager
 ENTRYPOINT ["/bin/sh", "/configs/compose/worker.sh"]
 
