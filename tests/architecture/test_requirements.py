@@ -30,6 +30,7 @@ IMAGE = ["azure", "dlc", "gp", "kubernetes", "ssh"]
 DEV = "dev"
 #: Declared, imported nowhere.
 NEVER_IMPORTED = {
+    "h11": "httpcore imports it: only the lower bound is ours",
     "sniffio": "httpcore imports it, and searches the whole path at each call where it is not there",
     "plotly": "found by find_spec: the pages serve its plotly.min.js",
 }
