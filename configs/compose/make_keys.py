@@ -2,8 +2,8 @@
 
     python make_keys.py SSH_FOLDER WORKER_FOLDER OWNER
 
-SSH_FOLDER becomes the `~/.ssh` of the manager and belongs to the user id OWNER. WORKER_FOLDER gets the public key of the
-manager and the host key of the worker. Existing keys stay, so the script can run before each start.
+SSH_FOLDER becomes the `~/.ssh` of the manager and belongs to the user id OWNER. WORKER_FOLDER gets the public key of
+the manager and the host key of the worker. Existing keys stay, so the script can run before each start.
 """
 
 import os
