@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.api.access.guard import ADMIT
 from nni_manager.api.runners import trial_listener
 from nni_manager.api.runners.trial_listener import BODY_LIMIT, TrialListener
 from nni_manager.api.runners.trial_posts import MOST_BODIES, SMALL_BYTES, BodyMemory
@@ -72,6 +73,19 @@ def application(world: RunnerWorld) -> ASGIApp:
 @pytest.fixture
 async def runner(world: RunnerWorld, application: ASGIApp) -> Runner:
     return Runner(world, application, world.runner)
+
+
+async def test_runner_with_its_token_is_admitted(world: RunnerWorld, application: ASGIApp) -> None:
+    admitted: list[str] = []
+
+    async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        state = {ADMIT: lambda: admitted.append(scope["path"])}
+        await application({**scope, "state": state}, receive, send)
+
+    assert (await Runner(world, told, world.runner, "wrong").post("version")).status_code == 403
+    assert admitted == []
+    assert (await Runner(world, told, world.runner).post("version")).status_code == 200
+    assert len(admitted) == 1
 
 
 async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:

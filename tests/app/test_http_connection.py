@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.api.access.guard import Guard, admit
 from nni_manager.api.access.sparing import Sparing
 from nni_manager.api.runners.trial_listener import HEARTBEAT_S
 from nni_manager.app.listening import http_connection, reserves
@@ -220,32 +222,86 @@ async def test_a_body_that_has_come_keeps_the_connection() -> None:
 # ------------------------------------------------------------------------------------------------ many, and no HTTP
 
 
-async def test_connections_leave_room_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners_module, "Connections", lambda: reserves.Connections(files=16))
-    async with served(body_and_all) as (listeners, first):
+class _Silent:
+    """A connection that shows no token."""
+
+    def __init__(self) -> None:
+        self.has_given_way = False
+
+    def give_way(self) -> None:
+        self.has_given_way = True
+
+
+def _ended(strangers: list[_Silent]) -> list[int]:
+    return [number for number, each in enumerate(strangers) if each.has_given_way]
+
+
+def test_longest_silent_stranger_of_a_port_gives_way() -> None:
+    strangers = reserves.Strangers(files=16)
+    all_ = [_Silent() for _ in range(6)]
+    for each in all_[:4]:
+        assert strangers.enter(1, each)
+    strangers.hear(1, all_[0])
+    assert not strangers.enter(1, all_[4]) and _ended(all_) == [1]
+    strangers.leave(1, all_[2])  # it has shown its token
+    assert strangers.enter(1, all_[5]) and _ended(all_) == [1]
+    strangers.hear(1, all_[1])
+    strangers.leave(1, all_[1])
+    assert not strangers.enter(1, _Silent()) and _ended(all_) == [1, 3]
+
+
+def test_fullest_port_gives_way_to_the_others() -> None:
+    strangers = reserves.Strangers(files=16)
+    of_first, of_second = [_Silent() for _ in range(4)], [_Silent() for _ in range(3)]
+    assert all(strangers.enter(1, each) for each in of_first) and all(strangers.enter(2, each) for each in of_second)
+    assert strangers.enter(3, _Silent()) and not strangers.enter(3, _Silent())
+    assert (_ended(of_first), _ended(of_second)) == ([0], [])
+
+
+@pytest.mark.parametrize("guarded", ["token", "session", "user", "runner"])
+async def test_admitted_client_is_not_ended_by_a_flood(monkeypatch: pytest.MonkeyPatch, guarded: str) -> None:
+    """Five times as many silent connections as there is room for."""
+    monkeypatch.setattr(listeners_module, "Strangers", lambda: reserves.Strangers(files=16))
+    token = "0123456789abcdef" if guarded in ("token", "session") else ""
+    head = GET + {"token": f"Authorization: Bearer {token}\r\n".encode()}.get(guarded, b"")
+    application: ASGIApp = _admits_runners if guarded == "runner" else Guard(body_and_all, token=token)
+    async with served(application) as (listeners, client):
         port = listeners.open[0].port
-        others = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(6)]
-        for client in (first, *others[:3]):
-            await client.send(GET + b"\r\n")
-            await client.answer()
-        for client in others[3:]:
-            assert await client.is_closed()
-        first.writer.close()
-        await until_async(lambda: len(connections(listeners)) == 3)
+        if guarded == "session":
+            await client.send(f"GET /?token={token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            cookie = re.search(rb"set-cookie: ([^;]+)", await client.answer())
+            assert cookie
+            head += b"Cookie: " + cookie[1] + b"\r\n"
+        await client.send(head + b"\r\n")
+        assert b" 200 " in await client.answer()
+        silent = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(20)]
+        await client.send(head + b"\r\n")
+        assert b" 200 " in await client.answer()
         again = Client(*await asyncio.open_connection("127.0.0.1", port))
-        await again.send(GET + b"\r\n")
+        await again.send(head + b"\r\n")
         assert b" 200 " in await again.answer()
-        for client in (*others, again):
-            client.writer.close()
+        for each in silent[:16]:
+            assert await each.is_closed()
+        for each in (*silent, again):
+            each.writer.close()
 
 
-def test_one_port_leaves_room_for_the_others() -> None:
-    open_ = reserves.Connections(files=16)
-    assert [open_.enter(port) for port in (1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3)] == [True] * 4 + [False] + [True] * 4 + [
-        False
-    ] * 2
-    open_.leave(1)
-    assert open_.enter(3) and not open_.enter(1)
+async def _admits_runners(scope: Scope, receive: Receive, send: Send) -> None:
+    admit(scope)
+    await body_and_all(scope, receive, send)
+
+
+async def test_client_without_a_token_stays_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners_module, "Strangers", lambda: reserves.Strangers(files=16))
+    async with served(Guard(body_and_all, token="0123456789abcdef")) as (listeners, client):
+        for head in (GET, GET + b"Authorization: Bearer wrong\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"):
+            await client.send(head + b"\r\n")
+            await client.answer()
+        port = listeners.open[0].port
+        others = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(4)]
+        assert await client.is_closed()
+        for each in others:
+            each.writer.close()
 
 
 async def test_invalid_http_is_logged_once_outside_experiment_logs(

@@ -139,7 +139,10 @@ class Guard:
             return refused
         if self._tokens.is_set:
             return self._answer_listener(scope, headers)
-        return None if await self._users.lets_in(scope) else _refusal(403, refusal())
+        if not await self._users.lets_in(scope):
+            return _refusal(403, refusal())
+        admit(scope)
+        return None
 
     def _refuse_host(self, scope: Scope, headers: Headers) -> Response | None:
         """Refuses unknown host names: another site's page may point its own name at this machine (DNS rebinding)."""
@@ -161,6 +164,7 @@ class Guard:
         role = self._tokens.shown(headers) if session is None else self._tokens.sessions.role(session)
         if role is None:
             return self._log_in(scope, headers)
+        admit(scope)
         if (scope["method"], scope["path"]) == ("DELETE", SESSION_PATH):
             return self._log_out(session, role, scope)
         if scope["path"] == SESSION_PATH and login.wants_page(scope, headers):
@@ -197,6 +201,7 @@ class Guard:
         return login.form(scope.get("root_path", "") + SESSION_PATH, target, is_wrong=True)
 
     def _session(self, scope: Scope, target: str, role: Role) -> Response:
+        admit(scope)
         response = RedirectResponse(target, 303)
         name, value, is_secure = _cookie(scope), self._tokens.sessions.begin(role), _is_secure(scope)
         response.set_cookie(name, value, secure=is_secure, httponly=True, samesite="strict")
@@ -297,6 +302,16 @@ def harden(message: Message) -> None:
 
 def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": sentence}, status, headers)
+
+
+#: Key of a function in a request's state.
+ADMIT = "admit"
+
+
+def admit(scope: Scope) -> None:
+    """Tells the connection that its client is let in: it is not ended where too many are not."""
+    if (told := scope.get("state", {}).get(ADMIT)) is not None:
+        told()
 
 
 #: Key of the connection's `Peer` in a request's state.

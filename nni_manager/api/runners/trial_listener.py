@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from nni_manager.api.access.guard import HARDENING, BodyTooLarge
+from nni_manager.api.access.guard import HARDENING, BodyTooLarge, admit
 from nni_manager.api.access.sparing import FAULT
 from nni_manager.api.runners import trial_posts as posts
 from nni_manager.api.runners.trial_posts import Body, BodyMemory, Json
@@ -159,6 +159,7 @@ class TrialListener:
         if name not in (self.gets if is_get else self.posts) or not (is_get or scope["method"] == "POST"):
             raise _Refused(405, f"{scope['method']} is not possible here")
         runner = self._authenticated(found.group(1, 2, 3), headers)
+        admit(scope)
         if is_get:
             return await self.gets[name](runner)
         with self._memory.body(runner.job_name) as body:

@@ -21,10 +21,10 @@ from typing import Any, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from nni_manager.api.access.guard import HARDENING, PEER
+from nni_manager.api.access.guard import ADMIT, HARDENING, PEER
 from nni_manager.api.access.sparing import Sparing
 from nni_manager.app.listening.peer import Peer
-from nni_manager.app.listening.reserves import Connections
+from nni_manager.app.listening.reserves import Strangers
 from nni_manager.client.address import peer_uid
 
 _no_http, _crowded, _foreign = (Sparing(logging.getLogger(__name__)) for _ in range(3))
@@ -46,16 +46,14 @@ _WITH_BODY = (b"content-length", b"transfer-encoding")
 class HttpConnection(HttpToolsProtocol):
     """A connection parsed by httptools; `server` closes connections that are too slow."""
 
-    def __init__(
-        self, *arguments: Any, connections: Connections, keep_alive_s: float | None = None, **named: Any
-    ) -> None:
-        """`connections`: counts those of all listeners; one above the limit is closed at once. `keep_alive_s`: seconds
-        that an idle connection is kept; None: uvicorn's default."""
+    def __init__(self, *arguments: Any, strangers: Strangers, keep_alive_s: float | None = None, **named: Any) -> None:
+        """`strangers`: connections of all listeners that have shown no token. `keep_alive_s`: seconds that an idle
+        connection is kept; None: uvicorn's default."""
         super().__init__(*arguments, **named)
         if keep_alive_s is not None:
             self.timeout_keep_alive = keep_alive_s  # type: ignore[assignment]  # given to `call_later`
-        self._connections = connections
-        #: The TCP port under which it is counted; None: not counted.
+        self._strangers = strangers
+        #: The TCP port under which it is counted as a stranger; None: not counted.
         self._counted_port: int | None = None
         #: When the awaited body began, or the application resumed waiting for it; None: no body is awaited.
         self._body_since_s: float | None = None
@@ -87,7 +85,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._head_since_s = self.loop.time()
         super().connection_made(cast(asyncio.Transport, _Transport(transport, self._linger)))
-        self.app_state = {**self.app_state, PEER: Peer(transport)}
+        self.app_state = {**self.app_state, PEER: Peer(transport), ADMIT: self._leave_strangers}
         port = self.server[1] if self.server is not None else None
         if port is None:
             # the control socket, which needs no token: its file modes may have been lost
@@ -95,19 +93,28 @@ class HttpConnection(HttpToolsProtocol):
                 _foreign.warning(f"user {uid} has connected to the control socket, and is not let in")
                 transport.abort()
             return
-        if self._connections.enter(port):
-            self._counted_port = port
-        else:
-            _crowded.warning(f"too many clients are connected to port {port}: some are not let in")
-            transport.abort()
+        self._counted_port = port
+        if not self._strangers.enter(port, self):
+            _crowded.warning(
+                f"too many clients without a token are connected to port {port}: the silent ones are ended"
+            )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._counted_port is not None:
-            self._connections.leave(self._counted_port)
-            self._counted_port = None
+        self._leave_strangers()
         super().connection_lost(exc)
 
+    def _leave_strangers(self) -> None:
+        if self._counted_port is not None:
+            self._strangers.leave(self._counted_port, self)
+            self._counted_port = None
+
+    def give_way(self) -> None:
+        self._counted_port = None
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
+        if self._counted_port is not None:
+            self._strangers.hear(self._counted_port, self)
         if self._lingers_since_s is not None:
             return
         self._unset_keepalive_if_required()

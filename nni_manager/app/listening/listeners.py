@@ -24,7 +24,7 @@ from uvicorn._types import ASGIApplication
 
 from nni_manager.app.listening.http_connection import HttpConnection
 from nni_manager.app.listening.ports import Reserved
-from nni_manager.app.listening.reserves import Connections
+from nni_manager.app.listening.reserves import Strangers
 from nni_manager.domain.clock import LoopLag
 
 #: Seconds for pending answers at shutdown.
@@ -91,7 +91,7 @@ class Listeners:
         self._server.lifespan = self._config.lifespan_class(self._config)
         self._server.servers = []
         self._open: list[Listener] = []
-        self._connections_open = Connections()
+        self._strangers = Strangers()
         self._control: _Control | None = None
         self._clock: asyncio.Task[None] | None = None
 
@@ -263,7 +263,7 @@ class Listeners:
             config=self._config,
             server_state=self._server.server_state,
             app_state=self._server.lifespan.state,
-            connections=self._connections_open,
+            strangers=self._strangers,
             keep_alive_s=keep_alive_s,
         )
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import os
 import resource
-from collections import Counter
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 #: File descriptors; an open experiment takes about ten. Keeper, tuners and jobs inherit the limit, and some programs
 #: loop over all numbers below it, so it is not the million that some systems allow.
 WANTED = 8192
-#: Share of the file descriptors for TCP connections: of all ports together, of one port. The rest is for experiments,
-#: their databases and tuners.
+#: Share of the file descriptors for TCP connections without a token: of all ports together, of one port.
 _MOST_CONNECTIONS, _MOST_OF_PORT = 1 / 2, 1 / 4
 
 
-class Connections:
-    """Counts TCP connections by port. Connections to the control socket are not counted."""
+class Stranger(Protocol):
+    """A connection that has not shown a token."""
+
+    def give_way(self) -> None:
+        """Ends the connection."""
+
+
+class Strangers:
+    """TCP connections that have not shown a token, by port, the one that was silent longest first.
+
+    Above a limit that one is ended, so new clients can show theirs. Connections that have shown one, and those to the
+    control socket, are not counted.
+    """
 
     def __init__(self, files: int | None = None) -> None:
         """`files`: limit of open files; None: the process's current limit."""
@@ -25,17 +36,30 @@ class Connections:
         files = min(files, WANTED) if files != resource.RLIM_INFINITY else WANTED
         self._most = int(files * _MOST_CONNECTIONS)
         self._most_of_port = int(files * _MOST_OF_PORT)
-        self._open: Counter[int] = Counter()
+        self._by_port: defaultdict[int, dict[Stranger, None]] = defaultdict(dict)
 
-    def enter(self, port: int) -> bool:
-        """Counts a new connection to `port`, which must `leave` later; False: refused, above the limit."""
-        if self._open[port] >= self._most_of_port or self._open.total() >= self._most:
-            return False
-        self._open[port] += 1
-        return True
+    def enter(self, port: int, stranger: Stranger) -> bool:
+        """Counts a new connection to `port`, which must `leave` later; False: another one was ended for it."""
+        of_port = self._by_port[port]
+        of_port[stranger] = None
+        if len(of_port) <= self._most_of_port:
+            if sum(map(len, self._by_port.values())) <= self._most:
+                return True
+            of_port = max(self._by_port.values(), key=len)
+        oldest = next(iter(of_port))
+        del of_port[oldest]
+        oldest.give_way()
+        return False
 
-    def leave(self, port: int) -> None:
-        self._open[port] -= 1
+    def hear(self, port: int, stranger: Stranger) -> None:
+        """Notes that the connection has sent something."""
+        of_port = self._by_port[port]
+        if of_port.pop(stranger, self) is None:  # else it was ended
+            of_port[stranger] = None
+
+    def leave(self, port: int, stranger: Stranger) -> None:
+        """Idempotent."""
+        self._by_port[port].pop(stranger, None)
 
 
 def fill_standard_streams() -> None:
