@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nni_manager.client.caller import MANAGER_VARIABLE, ChosenDaemon, choose, connect, find
+from nni_manager.client.data_directory import INSECURE_VARIABLE
 from nni_manager.domain.environment import DATA_VARIABLE, DEFAULT_DATA_DIRECTORY
 from nni_manager.domain.errors import NotFound
 
@@ -28,7 +30,20 @@ _OPTIONS = ("data_dir", "manager", "token_file")
 def data_directory_option(function: Function) -> Function:
     """Adds ``--data-dir`` to a command; its value is None where it is not given."""
     text = f"Data directory of the daemon.  [default: {DATA_VARIABLE}, else {DEFAULT_DATA_DIRECTORY}]"
-    return click.option("--data-dir", type=click.Path(file_okay=False), help=text)(function)
+    insecure = click.option(
+        "--insecure-data-dir",
+        is_flag=True,
+        expose_value=False,
+        callback=_accept_insecure,
+        help=f"Use a data directory that another user made or may change.  [default: {INSECURE_VARIABLE}]",
+    )
+    return click.option("--data-dir", type=click.Path(file_okay=False), help=text)(insecure(function))
+
+
+def _accept_insecure(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    del context, parameter
+    if value:
+        os.environ[INSECURE_VARIABLE] = "1"  # for the daemon that is started, too
 
 
 tuner_python_option = click.option(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nni_manager import __version__
+from nni_manager.client.data_directory import require_trusted
 from nni_manager.domain.environment import data_directory, without_settings
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.text import parse_token
@@ -23,8 +24,11 @@ MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
 
 
 def resolve_data_directory(given: str | None) -> Path:
-    """As `domain.environment.data_directory`, by this process's environment."""
-    return data_directory(given, os.environ)
+    """As `domain.environment.data_directory`, by this process's environment. Raises InvalidInput for a directory of
+    another user."""
+    directory = data_directory(given, os.environ)
+    require_trusted(directory)
+    return directory
 
 
 TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105 - a name, no token

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import shlex
 import stat
 from collections.abc import Sequence
@@ -13,7 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from nni_manager.domain.environment import SETTINGS_PREFIX
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import require_text
+from nni_manager.platform_kit.owner import is_ours
 from trial_runner.wire import foreign_files
 from trial_runner.wire.descriptors import try_lock
 
@@ -26,11 +30,66 @@ def make_data_directory(path: Path) -> None:
     """
     require_text(f"the data directory {str(path)!a}", str(path))
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _tighten(path)
+
+
+def _tighten(path: Path) -> None:
     status = path.stat()
     is_shared = status.st_mode & stat.S_ISVTX or path in (Path.home(), Path("/"))
     if status.st_uid == os.geteuid() and status.st_mode & 0o077 and not is_shared:
         with suppress(OSError):  # the file system has no modes
             path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
+
+
+#: Variable that has the effect of ``--insecure-data-dir`` when it is not empty.
+INSECURE_VARIABLE = f"{SETTINGS_PREFIX}INSECURE_DATA_DIR"
+#: Files and folders of the data directory that the daemon obeys.
+_OBEYED = ("settings.yml", "algorithms.json", "index.sqlite", "identity", "keeper", "control.json")
+
+
+def require_trusted(path: Path) -> None:
+    """Refuses a data directory that another user has made, or could change: its settings hold tokens, and its files
+    name commands that run as this user. Root is accepted; a folder of this user is made private.
+
+    Raises InvalidInput, unless `INSECURE_VARIABLE` is set.
+    """
+    if os.environ.get(INSECURE_VARIABLE):
+        return
+    with suppress(FileNotFoundError, NotADirectoryError):  # it will be made
+        _tighten(path)
+        status = path.stat()
+        if not _is_trusted(path, status.st_uid):
+            raise InvalidInput(_advice(f"the data directory {path} belongs to {_user(status.st_uid)}"))
+        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            raise InvalidInput(_advice(f"every user can change the data directory {path}, and its mode cannot be set"))
+        for name in _OBEYED:
+            _require_trusted_file(path, path / name)
+
+
+def _require_trusted_file(directory: Path, path: Path) -> None:
+    """Also where the file is a link: the link and what it leads to."""
+    for follows in (False, True):
+        try:
+            owner = path.stat(follow_symlinks=follows).st_uid
+        except OSError:  # it is missing, or cannot be read, which is said when it is
+            return
+        if not _is_trusted(directory, owner):
+            raise InvalidInput(_advice(f"{path} belongs to {_user(owner)}, who could run commands as you with it"))
+
+
+def _is_trusted(directory: Path, owner: int) -> bool:
+    return owner == 0 or is_ours(directory, owner)
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"the user with id {uid}"
+
+
+def _advice(sentence: str) -> str:
+    return f"{sentence}; change its owner, choose another data directory, or give --insecure-data-dir"
 
 
 def open_lock(path: Path) -> BinaryIO:

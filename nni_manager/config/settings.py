@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from nni_manager.client.data_directory import require_trusted
 from nni_manager.config.reading import scalars
 from nni_manager.config.reading.scalars import plain_value
 from nni_manager.config.reading.source import Source, read_text
@@ -123,10 +124,11 @@ def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Set
     `arguments` are the command line's, checked by it, by attribute of `Settings`; None means not given. An empty
     variable counts as not set, and so does a missing file.
 
-    Raises ConfigInvalid with all problems.
+    Raises ConfigInvalid with all problems, and InvalidInput for a data directory of another user.
     """
     wanted = arguments.get("data_dir")
     directory = data_directory(None if wanted is None else str(wanted), environment)
+    require_trusted(directory)
     given = {_alias(name): value for name, value in arguments.items() if value is not None and name != "data_dir"}
     values = _from_file(directory / FILE) | _from_environment(environment) | given
     return Settings.model_validate({**values, "data_dir": directory})

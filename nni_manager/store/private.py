@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from nni_manager.platform_kit.owner import is_ours
 from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.store.connection import classifying
-from nni_manager.store.owner import is_ours
 
 #: Its name, and its journal, which a killed process leaves behind.
 FILE, JOURNAL = "private.sqlite", "private.sqlite-journal"

@@ -206,3 +206,28 @@ def _run(words: list[str], environment: dict[str, str]) -> None:
         check=False,
     )
     assert done.returncode == 0, (words, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("planted", ["folder", "settings.yml", "algorithms.json"])
+def test_planted_data_directory_is_not_obeyed(tmp_path: Path, planted: str) -> None:
+    """The token in the planted settings would let its author run commands as this user."""
+    with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
+        data = Path(runtime) / "data"
+        data.mkdir(0o777)
+        (data / "settings.yml").write_text("token: 0123456789abcdef0123\nport: 0\n")
+        (data / "algorithms.json").write_text('{"algorithms": []}')
+        os.chown(data if planted == "folder" else data / planted, NOBODY, NOBODY)
+        environment = {**os.environ, "XDG_RUNTIME_DIR": runtime, "HOME": runtime, "NNI_MANAGER_DATA": str(data)}
+        program = [sys.executable, "-m", "nni_manager"]
+        try:
+            for line in ("experiment list", "algo list", "serve", "platform clean", "stop --all"):
+                words = line.split()
+                done = subprocess.run([*program, *words], env=environment, capture_output=True, text=True, check=False)
+                assert done.returncode != 0 and "belongs to the user nobody" in done.stderr, (words, done)
+                assert "--insecure-data-dir" in done.stderr
+            assert not (data / "daemon.lock").exists()
+            words = ["experiment", "list", "--insecure-data-dir"]
+            done = subprocess.run([*program, *words], env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0 or "no experiment" in done.stderr, done
+        finally:
+            subprocess.run([*program, "stop", "--insecure-data-dir"], env=environment, capture_output=True, check=False)

@@ -41,7 +41,7 @@ def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings,
     try:
         found = configured.load({"data_dir": str(data_dir)}, environment)
     except NniManagerError as error:
-        advice = f"correct {data_dir / configured.FILE}, or the variable that is named"
+        advice = f"correct {data_dir / configured.FILE}, or the variable or folder that is named"
         return Settings(data_dir=data_dir), failure("settings", " ".join(str(error).split()), advice)
     return found, ok("settings", "the daemon's settings can be read")
 

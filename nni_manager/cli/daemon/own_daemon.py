@@ -23,6 +23,7 @@ from nni_manager.cli.output import echo_json, facts
 from nni_manager.cli.session import ManagerClient, current, daemon_options, data_directory_option
 from nni_manager.client.caller import connect, resolve_data_directory
 from nni_manager.client.formats import moment
+from nni_manager.domain.environment import data_directory
 from nni_manager.domain.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
     """
     from nni_manager.app.doctor.examination import examine
 
-    found = _printed(examine(resolve_data_directory(data_dir), os.environ, config=config), quiet=as_json)
+    found = _printed(examine(data_directory(data_dir, os.environ), os.environ, config=config), quiet=as_json)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
     else:

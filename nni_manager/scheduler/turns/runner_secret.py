@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from nni_manager.store.owner import is_ours
+from nni_manager.platform_kit.owner import is_ours
 from trial_runner.wire.foreign_files import write_all
 
 log = logging.getLogger(__name__)
