@@ -179,6 +179,8 @@ class ExperimentSpec:
     grace_period_s: float = 5.0
     #: Of the logs that are kept of one attempt which runs elsewhere.
     max_log_bytes: int = 100 * 2**20
+    #: Of the results of one attempt; later intermediate results are dropped.
+    max_result_bytes: int = 64 * 2**20
     metric_grace_s: float = 10.0
     version_check: bool = True
     #: ``http``: runners send what trials print, where the platform keeps no logs; ``none``: they do not.

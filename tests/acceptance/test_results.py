@@ -669,6 +669,18 @@ def test_continued_attempt_goes_on_in_the_curve_of_the_first(bench: Bench) -> No
     ]
 
 
+def test_final_result_counts_beyond_the_limit_of_results(bench: Bench) -> None:
+    trial = bench.run_code(
+        "import nni\n"
+        "for step in range(40):\n"
+        "    nni.report_intermediate_result({'default': step, 'more': 'x' * 100_000})\n"
+        "nni.report_final_result(7)\n",
+        maxResultSize="2MB",
+    )
+    assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 7.0) and 0 < trial["intermediates"] < 40
+    assert "maxResultSize (2 MB)" in trial["message"] and bench.log().count("maxResultSize (2 MB)") >= 1
+
+
 def test_long_output_is_warned_of_once_and_nothing_is_cut(bench: Bench) -> None:
     command = (
         "head -c $((NNI_TRIAL_SEQ_ID * 700000)) /dev/zero; head -c 400000 /dev/zero >&2;"

@@ -41,4 +41,5 @@ def test_documented_default_is_that_of_the_spec() -> None:
     assert seconds(shown["gracePeriod"]) == defaults["grace_period_s"]
     assert seconds(shown["metricGrace"]) == defaults["metric_grace_s"]
     assert memory_mb(shown["maxLogSize"]) * 2**20 == defaults["max_log_bytes"]
+    assert memory_mb(shown["maxResultSize"]) * 2**20 == defaults["max_result_bytes"]
     assert shown["logCollection"] == defaults["log_collection"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 from nni_manager.domain.attempt import Attempt, Observation
@@ -70,11 +71,13 @@ def report(
     end: int | None = None,
     outbox: str = "outbox/main.jsonl",
     at: int = 0,
+    most: int = 0,
 ) -> Receipt:
     """`values`: (``intermediate`` or ``final``, JSON text, value), a line of ten bytes each."""
     found = tuple(_metric(number, *value) for number, value in enumerate(values))
     end = start + 10 * len(values) if end is None else end
     chunk = OutboxPart(job_name=job, outbox=outbox, start=start, end=end, lines=len(values), metrics=found)
+    chunk = replace(chunk, most_bytes=most)
     return metrics.store(connection, chunk, at)
 
 

@@ -71,6 +71,25 @@ def test_a_gap_at_the_very_start(connection: sqlite3.Connection, job: str) -> No
     assert report(connection, job, intermediate(1)).stored is Stored.NEW
 
 
+def test_intermediates_beyond_the_limit_are_dropped(connection: sqlite3.Connection, job: str) -> None:
+    most, other = 3 * 2**20, "outbox/7.jsonl"
+    assert report(connection, job, intermediate(1), end=2 * 2**20, most=most).doubt == ""
+    beyond = report(connection, job, intermediate(2), outbox=other, end=2 * 2**20, most=most)
+    assert (beyond.stored, beyond.has_intermediates) == (Stored.NEW, False) and "maxResultSize (3 MB)" in beyond.doubt
+    ended = report(connection, job, intermediate(3), final(9), start=2 * 2**20, outbox=other, most=most)
+    assert (ended.stored, ended.doubt) == (Stored.NEW, "")  # it was said
+    assert report(connection, job, final(10), start=2 * 2**20, most=most).stored is Stored.NEW
+    assert [row[3] for row in rows(connection)] == ["1", "9"]
+    assert one(connection, "SELECT final_value, further_finals FROM trials") == (9.0, 0)
+    assert str(one(connection, "SELECT doubt FROM attempts")).count("were dropped") == 1
+
+
+def test_final_result_alone_beyond_the_limit_is_no_loss(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, intermediate(1), end=2**20, most=2**20)
+    assert report(connection, job, final(9), start=2**20, most=2**20).doubt == ""
+    assert one(connection, "SELECT doubt, final_value FROM trials, attempts") == ("", 9.0)
+
+
 def test_broken_lines_count_but_store_nothing(connection: sqlite3.Connection, job: str) -> None:
     chunk = OutboxPart(job_name=job, outbox="outbox/main.jsonl", start=0, end=25, lines=3, metrics=())
     receipt = store(connection, chunk, 0)

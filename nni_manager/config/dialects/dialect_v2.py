@@ -46,6 +46,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "keepCheckpoints": ("kept_checkpoints", scalars.number_kept),
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "maxLogSize": ("max_log_bytes", lambda raw: int(raw) * 2**20),
+    "maxResultSize": ("max_result_bytes", lambda raw: int(raw) * 2**20),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
     "logCollection": ("log_collection", str),

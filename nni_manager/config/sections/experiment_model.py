@@ -156,6 +156,11 @@ class Experiment(Part):
         " machine are not cut: a warning names the first attempt that writes more.",
         marks={"format": "memory", "shown": "`100MB`", "firstFormat": "maxLogSize"},
     )
+    max_result_size: Any = _ours(
+        "Size of the results of one attempt. Later intermediate results are dropped, and the trial says so; its final"
+        " result still counts.",
+        marks={"format": "memory", "shown": "`64MB`", "firstFormat": "maxResultSize"},
+    )
     nni_manager_ip: Any = _format(
         "nonblank", "How jobs reach this machine.", shown="this machine's address", firstFormat="nniManagerIp"
     )

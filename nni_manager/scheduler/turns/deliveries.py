@@ -116,6 +116,7 @@ class JobMessages:
                 container=container,
                 doubt=_doubt(name, lines) or dropped,
                 runner_exit=runner_exit,
+                most_bytes=self._spec.now.max_result_bytes,
             )
             storing = self._start(chunk, ended)
         try:

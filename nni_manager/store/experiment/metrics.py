@@ -34,6 +34,8 @@ class OutboxPart:
     doubt: str = ""
     #: Exit report of the job's runner that came with the lines, JSON; valid once they are stored. Empty: none.
     runner_exit: str = ""
+    #: Bytes of all outboxes of an attempt from which on intermediate results are dropped; 0: unlimited.
+    most_bytes: int = 0
 
 
 class Stored(Enum):
@@ -73,6 +75,11 @@ _REPLACED = (
     "{} became shorter or another file while it was read: what had been read of it is kept, what it holds now counts as"
     " new, and results between the two may be missing; append to it, with >> in a shell"
 )
+#: Doubt about an attempt that reported more than `OutboxPart.most_bytes`.
+_TOO_MUCH = (
+    "it reported more than maxResultSize ({} MB): later intermediate results were dropped; report less often or less at"
+    " once, or raise maxResultSize"
+)
 
 
 def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Receipt:
@@ -91,7 +98,9 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
     if before:
         chunk = replace(chunk, metrics=_without_repeats(connection, before, outbox, chunk.metrics))
     replaced = _REPLACED.format(chunk.outbox.rpartition("/")[0]) if before and outbox.is_new else ""
-    for doubt in filter(None, (chunk.doubt, replaced)):
+    chunk, too_much = _within_limit(connection, attempt, chunk)
+    doubts = [doubt for doubt in (chunk.doubt, replaced, too_much) if doubt]
+    for doubt in doubts:
         _add_doubt(connection, chunk.job_name, doubt)
     taken = _take(connection, chunk, found, outbox, now_ms)
     return Receipt(
@@ -100,9 +109,33 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
         has_intermediates=taken.has_intermediates,
         has_first_further_final=taken.has_first_further_final,
         may_complete=found.may_complete,
-        doubt=replaced,
+        doubt=replaced or too_much,
         offset=chunk.end,
     )
+
+
+def _within_limit(
+    connection: sqlite3.Connection, attempt: tuple[str, int], chunk: OutboxPart
+) -> tuple[OutboxPart, str]:
+    """The chunk without what is beyond `most_bytes`, and a doubt for the first one that loses results.
+
+    Beyond it only the attempt's first final result is kept, which has at most `protocol.MAX_RECORD` bytes.
+    """
+    if not chunk.most_bytes or not chunk.metrics:
+        return chunk, ""
+    query = "SELECT sum(offset) FROM outboxes WHERE trial_id = ? AND attempt = ?"
+    (size,) = connection.execute(query, attempt).fetchone()
+    if size <= chunk.most_bytes:
+        return chunk, ""
+    query = "SELECT 1 FROM metrics WHERE trial_id = ? AND attempt = ? AND type = ? LIMIT 1"
+    has_final = connection.execute(query, (*attempt, MetricType.FINAL)).fetchone() is not None
+    finals = [metric for metric in chunk.metrics if metric.type is MetricType.FINAL]
+    kept = [] if has_final else finals[:1]
+    doubt = _TOO_MUCH.format(chunk.most_bytes // 2**20)
+    query = "SELECT 1 FROM attempts WHERE job_name = ? AND instr(doubt, ?)"
+    is_known = connection.execute(query, (chunk.job_name, doubt)).fetchone() is not None
+    lost = len(kept) < len(chunk.metrics) and not is_known
+    return replace(chunk, metrics=kept), doubt if lost else ""
 
 
 def _add_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> None:
