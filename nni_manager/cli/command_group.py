@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from nni_manager.cli.output import echo
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, NniManagerError
 
 FAILED = 1
@@ -129,7 +130,7 @@ def _nowhere() -> str:
 
 def _complain(*lines: str) -> None:
     for line in lines:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
 
 def written_out(words: list[str], command: click.Command, context: click.Context) -> list[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import click
 
 from nni_manager.client.formats import cut
+from nni_manager.domain.text import UNPRINTABLE, printable
 
 #: Line breaks, tabs and other characters that move a terminal's cursor.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -24,14 +25,32 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _COMMAND = re.compile(r"`[^`]+`")
 
 
+#: The beginnings and the end of what `click.style` makes of our own text.
+_STYLE = re.compile(r"(\x1b\[(?:0|1|31|32|33|36)m)")
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints a text that may come from anywhere: a terminal acts on no character of it."""
+    click.echo(shown(str(text)), err=err, nl=nl)
+
+
+def shown(text: str) -> str:
+    """The text as `domain.text.printable`, with our own colours."""
+    if not _has_colours():
+        return printable(text)
+    return "".join(part if number % 2 else printable(part) for number, part in enumerate(_STYLE.split(text)))
+
+
 def echo_json(answer: object) -> None:
-    click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    """Prints JSON, in which the characters that `printable` leaves out are escapes."""
+    text = json.dumps(answer, indent=2, ensure_ascii=False)
+    click.echo(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def warn(messages: Iterable[str]) -> None:
     """Prints each message on a line of stderr: a warning must not spoil output that a program reads."""
     for message in messages:
-        click.echo(f"warning: {flat(message)}", err=True)
+        echo(f"warning: {flat(message)}", err=True)
 
 
 def facts(pairs: Mapping[str, str], columns: int | None = None) -> str:
@@ -99,7 +118,11 @@ def terminal_width() -> int | None:
 def coloured_status(text: str) -> str:
     """A status in its colour. `text`: the status, perhaps with blanks around it, or with a colon and a sentence."""
     colour = _COLOURS.get(text.partition(":")[0].strip())
-    return click.style(text, fg=colour) if colour and _has_colours() else text
+    return coloured(text, colour) if colour else text
+
+
+def coloured(text: str, colour: str) -> str:
+    return click.style(text, fg=colour) if _has_colours() else text
 
 
 def heading(text: str) -> str:
@@ -114,7 +137,7 @@ def _has_colours() -> bool:
 def confirmed(question: str) -> bool:
     """Whether the answer is yes; without a terminal or a line of input it is no."""
     try:
-        return click.confirm(question)
+        return click.confirm(printable(question))
     except click.Abort:
         click.echo()
         return False

@@ -149,6 +149,7 @@ def reach_remote(url: str, token: str = "") -> ManagerClient:
 
 
 def _description(client: ManagerClient, has_token: bool) -> Any:
+    from nni_manager.client.answers import NotAnAnswer
     from nni_manager.client.connection import TokenRefused
 
     try:
@@ -158,7 +159,7 @@ def _description(client: ManagerClient, has_token: bool) -> Any:
         raise TokenRefused(
             f"the manager at {client.address} {shown}; set NNI_MANAGER_TOKEN, or give --token-file"
         ) from None
-    except (ValueError, NotFound):
+    except (NotAnAnswer, NotFound):
         raise _not_a_manager(client) from None
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from nni_manager.client import address, silence
+from nni_manager.client import address, answers, silence
 from nni_manager.client.address import Address
+from nni_manager.client.answers import MOST_BYTES, NotAnAnswer
 from nni_manager.domain.errors import (
     ConfigInvalid,
     Conflict,
@@ -31,6 +33,13 @@ from nni_manager.domain.errors import (
     Problem,
     StoreUnavailable,
 )
+from nni_manager.domain.text import printable
+
+#: Bytes of a body that are read at once.
+_PART_BYTES = 1024 * 1024
+#: Seconds for a body, and bytes that extend them by one second.
+_BODY_S = 60.0
+_BODY_BYTES_A_SECOND = 16 * 1024
 
 Query = Mapping[str, str | int | list[str] | None]
 
@@ -61,7 +70,24 @@ def exchange(address: Address, request: Request) -> Answer:
     """Sends a request and reads the whole answer. Raises Unreachable, or the error in the answer
     (`_error_of`)."""
     with open_answer(address, request) as response:
-        return Answer(headers=dict(response.headers.items()), body=response.read())
+        return Answer(headers=dict(response.headers.items()), body=_body(response, address))
+
+
+def _body(response: http.client.HTTPResponse, address: Address) -> bytes:
+    """The whole body. Raises NotAnAnswer where it is too long, and TimeoutError where it comes too slowly."""
+    parts, size, begun_s = [], 0, time.monotonic()
+    while part := response.read1(_PART_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > MOST_BYTES:
+            raise not_an_answer(address, f"it has more than {MOST_BYTES // 2**20} MB")
+        if time.monotonic() - begun_s > _BODY_S + size / _BODY_BYTES_A_SECOND:
+            raise TimeoutError
+    return b"".join(parts)
+
+
+def not_an_answer(address: Address, why: object) -> NotAnAnswer:
+    return NotAnAnswer(f"what the manager at {address} sent is not an answer of a manager: {why}")
 
 
 def find_silence(address: Address) -> str:
@@ -88,10 +114,10 @@ def open_answer(
     try:
         _connect(connection, address)
         cut_off.watch(connection.sock)
-        response = _send(connection, address, request)
-        if response.status >= 300:
-            raise _error_of(response.status, response.read(), has_next="Retry-After" in response.headers)
-        yield response
+        with _send(connection, address, request) as response:
+            if response.status >= 300:
+                raise _error_of(response.status, _body(response, address), has_next="Retry-After" in response.headers)
+            yield response
     except TimeoutError as error:
         raise Unreachable(f"the daemon at {address} did not answer in time; see its log") from error
     except (OSError, http.client.HTTPException) as error:
@@ -182,17 +208,19 @@ def arriving_lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
     while part := response.read1():
         *lines, rest = (rest + part).split(b"\n")
         yield from lines
+        if len(rest) > MOST_BYTES:
+            raise http.client.HTTPException("a line of the stream is too long")
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The data of each event. Comments (keep-alives) and an unfinished last event are left out."""
     data: list[str] = []
     for line in lines:
-        text = line.decode().rstrip("\r\n")
+        text = line.decode(errors="replace").rstrip("\r\n")
         if text.startswith("data:"):
             data.append(text[5:].removeprefix(" "))
         elif not text and data:
-            yield json.loads("\n".join(data))
+            yield answers.decode("\n".join(data))
             data = []
 
 
@@ -219,7 +247,10 @@ class EventStream:
 
 def _events(address: Address, request: Request, cut_off: CutOff) -> Generator[dict[str, Any]]:
     with open_answer(address, request, cut_off) as response:
-        yield from read_events(arriving_lines(response))
+        try:
+            yield from read_events(arriving_lines(response))
+        except NotAnAnswer as error:
+            raise not_an_answer(address, error) from None
 
 
 class Unreachable(NniManagerError):
@@ -252,22 +283,24 @@ _ERRORS: dict[int, type[NniManagerError]] = {
 def _error_of(status: int, body: bytes, *, has_next: bool = False) -> NniManagerError:
     """The error for an answer; its text is the answer's sentence. `has_next`: the next daemon would do it."""
     answer = _object(body)
-    if answer.get("problems"):
-        return ConfigInvalid(*([_problem(one) for one in answer.get(name) or []] for name in ("problems", "warnings")))
+    problems, warnings = ([_problem(one) for one in answer.get(name) or []] for name in ("problems", "warnings"))
+    if problems:
+        return ConfigInvalid(problems, warnings)
     sentence = answer.get("error") or f"the daemon answered with status {status} and no explanation; see its log"
     kind = Ending if status == HTTPStatus.CONFLICT and has_next else _ERRORS.get(status, NniManagerError)
-    return kind(str(sentence))
+    return kind(printable(str(sentence)))
 
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body)
-    except ValueError:
+        answer = answers.decode(body)
+    except NotAnAnswer:
         return {}
     return answer if isinstance(answer, dict) else {}
 
 
 def _problem(entry: dict[str, Any]) -> Problem:
-    return Problem(
-        message=entry["message"], field=entry.get("field", ""), file=entry.get("file", ""), line=entry.get("line", 0)
-    )
+    """Raises NotAnAnswer."""
+    line = entry.get("line")
+    texts = {name: printable(str(entry.get(name) or "")) for name in ("message", "field", "file")}
+    return Problem(**texts, line=line if isinstance(line, int) else 0)

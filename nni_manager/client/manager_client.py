@@ -3,15 +3,15 @@ camelCase, times in milliseconds."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from nni_manager.client import silence
+from nni_manager.client import answers, silence
 from nni_manager.client.address import Address
+from nni_manager.client.answers import NotAnAnswer
 from nni_manager.client.connection import (
     Answer,
     EventStream,
@@ -20,6 +20,7 @@ from nni_manager.client.connection import (
     Request,
     exchange,
     find_silence,
+    not_an_answer,
 )
 from nni_manager.domain.errors import Ending, NniManagerError, NotFound
 
@@ -223,7 +224,7 @@ class ManagerClient:
 
     def export(self, id: str) -> list[Json]:
         """Parameters and results of all trials that succeeded, with ``pareto`` where there are objectives."""
-        return self._get(f"{_experiment(id)}/export")  # type: ignore[return-value]  # a list, alone of all
+        return list(self._decoded(self._call("GET", f"{_experiment(id)}/export"), "objects"))
 
     def events(self, id: str) -> EventStream:
         """The experiment's state, now and after every change, until it is closed or the daemon ends. Raises Unreachable
@@ -325,7 +326,10 @@ class ManagerClient:
     def _log(self, path: str, query: Query) -> LogPart:
         answer = self._call("GET", path, query=query)
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        return LogPart(data=answer.body, offset=int(headers["x-offset"]), size=int(headers["x-size"]))
+        try:
+            return LogPart(data=answer.body, offset=int(headers["x-offset"]), size=int(headers["x-size"]))
+        except (KeyError, ValueError):
+            raise not_an_answer(self.address, "X-Offset and X-Size are missing") from None
 
     def _get(self, path: str, query: Query | None = None) -> Json:
         return self._json("GET", path, query=query)
@@ -339,8 +343,14 @@ class ManagerClient:
         timeout_s: float | None = _TIMEOUT_S,
         opens: bool = False,
     ) -> Json:
-        answer: Json = json.loads(self._call(method, path, body, query, timeout_s, opens).body)
+        answer: Json = self._decoded(self._call(method, path, body, query, timeout_s, opens), "object")
         return answer
+
+    def _decoded(self, answer: Answer, form: str) -> Any:
+        try:
+            return answers.decode(answer.body, form)
+        except NotAnAnswer as error:
+            raise not_an_answer(self.address, error) from None
 
     def _call(
         self,

@@ -41,3 +41,14 @@ def size(bytes: int) -> str:
             break
         amount, unit = amount / 1000, larger
     return f"{amount:.3g} {unit}" if amount < _NEXT_UNIT else f"{amount:.0f} {unit}"
+
+
+def spreadsheet_text(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula."""
+    if not text or text[0] not in "=+-@\t\r":
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

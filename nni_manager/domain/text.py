@@ -4,6 +4,7 @@ fit into a header."""
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 
@@ -35,9 +36,14 @@ def require_finite(what: str, value: object) -> None:
         raise InvalidInput(f"{what}: NaN and infinity are no JSON; use finite numbers") from None
 
 
+#: Characters that a terminal or a viewer acts on: control characters (C0 without line breaks and tabs, DEL, C1), and
+#: those that reorder text or begin a line.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
 def printable(text: str) -> str:
-    """The text without control characters that a terminal would act on; line breaks and tabs stay."""
-    return "".join(character for character in text if character.isprintable() or character in "\n\t")
+    """The text without `UNPRINTABLE` characters."""
+    return UNPRINTABLE.sub("", text)
 
 
 def is_visible(text: str) -> bool:

@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+from nni_manager.domain.text import printable
 from nni_manager.programs import progress
 from nni_manager.programs.progress import Display, Progress
 
@@ -41,7 +42,7 @@ class RichBar:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        self._bar: Any = Bar(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True))
+        self._bar: Any = Bar(BarColumn(), TextColumn("{task.description}", markup=False), console=Console(stderr=True))
         self._task: Any = None
 
     def show(self, now: Progress) -> None:
@@ -53,7 +54,7 @@ class RichBar:
         self._bar.update(self._task, description=progress.line(now), total=total, completed=fraction or 0.0)
 
     def note(self, text: str) -> None:
-        self._bar.console.print(text, markup=False, highlight=False)
+        self._bar.console.print(printable(text), markup=False, highlight=False)
 
     def close(self, now: Progress) -> None:
         self.show(now)
@@ -80,7 +81,7 @@ class TqdmBar:
     def note(self, text: str) -> None:
         from tqdm.auto import tqdm
 
-        tqdm.write(text, file=sys.stderr)
+        tqdm.write(printable(text), file=sys.stderr)
 
     def close(self, now: Progress) -> None:
         self.show(now)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nni_manager.client import caller, endpoints
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError
+from nni_manager.domain.text import printable
 from nni_manager.programs import configuration, following, records, request
 from nni_manager.programs.configuration import Config
 from nni_manager.programs.plain_values import plain
@@ -124,7 +125,7 @@ class Experiment:
             self._id = client.create(**fields, endpoint=self._endpoint(port, url_prefix), id=id)
         state = self.state
         if progress and (page := endpoints.page(state, client, self._place)):
-            print(f"Experiment {self._id}: {page}", file=sys.stderr)
+            print(printable(f"Experiment {self._id}: {page}"), file=sys.stderr)
         self._warn(warning["message"] for warning in state["warnings"])
         return self
 
@@ -325,7 +326,7 @@ def _in_spelling(spelling: Spelling | None) -> Iterator[None]:
 
 def _warn(messages: Iterable[str]) -> None:
     for message in messages:
-        warnings.warn(message, stacklevel=_depth() + 1)
+        warnings.warn(printable(message), stacklevel=_depth() + 1)
 
 
 def _depth() -> int:

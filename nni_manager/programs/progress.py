@@ -14,6 +14,7 @@ from typing import Any, Protocol, TextIO
 from nni_manager.client.formats import best_label, cut, number
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.formats import duration
+from nni_manager.domain.text import printable
 from nni_manager.domain.trial_status import TrialStatus, ended, failed
 from nni_manager.programs import pareto_set
 
@@ -120,7 +121,7 @@ def line(progress: Progress, columns: int | None = None) -> str:
     parts = [part for part in (_trials(progress), _best(progress), _times(progress)) if part]
     while columns is not None and len(parts) > 1 and len("; ".join(parts)) > columns:
         parts.pop()
-    text = "; ".join(parts)
+    text = printable("; ".join(parts))
     return text if columns is None else cut(text, columns)
 
 
@@ -200,7 +201,7 @@ class TerminalDisplay:
         self._stream.write("\n")
 
     def _draw(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{text}")  # ESC [K: clear to the end of the line
+        self._stream.write(f"\r\x1b[K{printable(text)}")  # ESC [K: clear to the end of the line
         self._stream.flush()
         self._drawn, self._drawn_s = text, self._clock()
 
@@ -226,7 +227,7 @@ class LineDisplay:
         self._write(line(now))
 
     def _write(self, text: str) -> None:
-        self._stream.write(text + "\n")
+        self._stream.write(printable(text) + "\n")
         self._stream.flush()
 
 

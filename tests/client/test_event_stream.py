@@ -15,8 +15,8 @@ pytestmark = pytest.mark.unit
 
 
 def test_events_are_put_together_and_comments_left_out() -> None:
-    text = b':\n\nevent: state\ndata: {"a":\ndata: 1}\n\n: still here\n\ndata:2\r\n\r\n\n'
-    assert list(read_events(text.splitlines(keepends=True))) == [{"a": 1}, 2]
+    text = b':\n\nevent: state\ndata: {"a":\ndata: 1}\n\n: still here\n\ndata:{}\r\n\r\n\n'
+    assert list(read_events(text.splitlines(keepends=True))) == [{"a": 1}, {}]
 
 
 def test_an_unfinished_event_is_left_out() -> None:
@@ -27,9 +27,9 @@ def test_an_unfinished_event_is_left_out() -> None:
 def test_end_of_a_stream_is_not_taken_for_the_death_of_its_daemon(last: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as daemon:
-        daemon.submit(_answer, server, head + b"d\r\ndata: 1\n\ndata\r\n5\r\n: 2\n\n\r\n" + last)
+        daemon.submit(_answer, server, head + b"e\r\ndata: {}\n\ndata\r\n6\r\n: {}\n\n\r\n" + last)
         events = ManagerClient(Address(port=server.getsockname()[1])).events("exp1")
-        assert [next(events), next(events)] == [1, 2]
+        assert [next(events), next(events)] == [{}, {}]
         with pytest.raises(StopIteration) if last.startswith(b"0") else pytest.raises(Unreachable):
             next(events)
 
@@ -37,9 +37,9 @@ def test_end_of_a_stream_is_not_taken_for_the_death_of_its_daemon(last: bytes) -
 def test_stream_that_is_not_used_any_more_is_closed() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as daemon:
-        end = daemon.submit(_answer, server, head + b"b\r\ndata: 1\n\n\n\r\n", b"")
+        end = daemon.submit(_answer, server, head + b"b\r\ndata: {}\n\n\n\r\n", b"")
         for event in ManagerClient(Address(port=server.getsockname()[1])).events("exp1"):
-            assert event == 1
+            assert event == {}
             break
         assert end.result(timeout=10) is None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import output
-from nni_manager.cli.output import Column, echo_json
+from nni_manager.cli.output import Column, echo, echo_json
 from nni_manager.cli.session import data_directory_option
 from nni_manager.client.caller import MANAGER_VARIABLE, own_environment, resolve_data_directory
 from nni_manager.domain.algorithm import AlgorithmSpec
@@ -48,7 +48,7 @@ def register(meta_path: str, data_dir: str | None) -> None:
     directory = _directory(data_dir)
     for each in read_meta(meta_path):
         replaced = registered_algorithms.register(directory, each)
-        click.echo(f"{each.kind} {each.name} is {'registered anew' if replaced else 'registered'}: {each.class_name}")
+        echo(f"{each.kind} {each.name} is {'registered anew' if replaced else 'registered'}: {each.class_name}")
 
 
 @algo.command()
@@ -59,7 +59,7 @@ def unregister(name: str, data_dir: str | None) -> None:
     from nni_manager.config import registered_algorithms
 
     registered_algorithms.unregister(_directory(data_dir), name)
-    click.echo(f"{name} is not registered any more.")
+    echo(f"{name} is not registered any more.")
 
 
 @algo.command()
@@ -71,7 +71,7 @@ def show(name: str, data_dir: str | None) -> None:
 
     for each in registered_algorithms.read_all(_directory(data_dir)):
         if each.name.lower() == name.lower():
-            click.echo(as_json(each))
+            echo(as_json(each))
             return
     for entry in _built_in():
         if name.lower() in (known.lower() for known in (entry["name"], *entry["aliases"])):
@@ -104,7 +104,7 @@ def list_algorithms(as_json: bool, data_dir: str | None) -> None:
         names = ("name", "type", "source", "className", "codeDirectory")
         columns = [Column(header=header) for header in _HEADERS]
         rows = [tuple(str(one.get(name, "")) for name in names) for one in found]
-        click.echo(output.layout(columns, rows, output.terminal_width()).text)
+        echo(output.layout(columns, rows, output.terminal_width()).text)
 
 
 def _alias(command: click.Command, name: str) -> None:

@@ -13,7 +13,7 @@ import click
 
 from nni_manager.cli.command_group import BAD_INPUT
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.output import echo_json, warn
+from nni_manager.cli.output import echo, echo_json, warn
 from nni_manager.cli.session import Connect, data_directory_option, to_read, tuner_python_option
 from nni_manager.client.caller import own_environment, program, resolve_data_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
@@ -41,9 +41,9 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
     else:
         for verdict in verdicts:
             if verdict.summary:
-                click.echo(f"{verdict.file}: {verdict.summary}")
+                echo(f"{verdict.file}: {verdict.summary}")
             for problem in verdict.problems:
-                click.echo(str(problem), err=True)
+                echo(str(problem), err=True)
             warn(map(str, verdict.warnings))
     if any(verdict.problems for verdict in verdicts):
         sys.exit(BAD_INPUT)
@@ -63,7 +63,7 @@ def convert(file: Path, everything: bool) -> None:
     from nni_manager.config import experiment_file
 
     values, losses = experiment_file.convert_file(file, everything=everything)
-    click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120), nl=False)
     warn(map(str, losses))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli.experiment.create import sent
-from nni_manager.cli.output import confirmed
+from nni_manager.cli.output import confirmed, echo
 from nni_manager.cli.session import Connect, connected, data_directory_option
 from nni_manager.client.caller import resolve_data_directory
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
@@ -46,7 +46,7 @@ def clean(connect: Connect, *, names: tuple[str, ...], config: str | None, yes: 
     if config is not None and any(map(_finds_left, in_file)):
         is_left = _clean_left(connect, config, yes=yes) or is_left
     if not is_left:
-        click.echo("There is nothing to clean: no closed experiment has left a job.")
+        echo("There is nothing to clean: no closed experiment has left a job.")
 
 
 def _end_noted(connect: Connect, chosen: list[str]) -> bool:
@@ -56,7 +56,7 @@ def _end_noted(connect: Connect, chosen: list[str]) -> bool:
     for one in cleaned:
         what = "jobs" if one["jobs"] is None else "1 job" if one["jobs"] == 1 else f"{one['jobs']} jobs"
         place = f"of experiment {one['experiment']} on {one['service']}"
-        click.echo(f"{what} {place}: {one['trouble'] or 'ended'}.")
+        echo(f"{what} {place}: {one['trouble'] or 'ended'}.")
     if any(one["trouble"] for one in cleaned):
         raise click.ClickException("some could not be ended now; they stay noted")
     return bool(cleaned)
@@ -98,13 +98,13 @@ def _agrees(host: str, key: HostKey, *, these: tuple[str, ...]) -> bool:
     """Whether a key is to be trusted: it is among `these`, or else confirmed at the terminal."""
     if these:
         return key.fingerprint in these
-    click.echo(f"{host}: {key.place} shows {key.text.split()[0]} {key.fingerprint}")
+    echo(f"{host}: {key.place} shows {key.text.split()[0]} {key.fingerprint}")
     return click.confirm("Is this its key?", default=False)
 
 
 def _printed(sentences: Iterator[str]) -> Iterator[str]:
     for sentence in sentences:
-        click.echo(sentence)
+        echo(sentence)
         yield sentence
 
 
@@ -155,7 +155,7 @@ def _clean_left(connect: Connect, config: str, *, yes: bool) -> bool:
     if agreed:
         removed = ask(sorted(agreed))
         for name, objects in _by_experiment(removed).items():
-            click.echo(f"experiment {name}: {_counted(objects)} removed.")
+            echo(f"experiment {name}: {_counted(objects)} removed.")
         troubles += _troubles(removed)
     if kept:
         troubles.append(f"what {', '.join(sorted(kept))} left was kept; --yes removes it without a question")
@@ -169,11 +169,11 @@ def _chosen(services: list[dict[str, Any]], *, yes: bool) -> tuple[set[str], set
     agreed: set[str] = set()
     kept: set[str] = set()
     for name, objects in _by_experiment(services).items():
-        click.echo(f"experiment {name}, {_WHOSE[objects[0]['manager']]}: {_counted(objects)}, {_age(objects)}")
+        echo(f"experiment {name}, {_WHOSE[objects[0]['manager']]}: {_counted(objects)}, {_age(objects)}")
         for one in objects:
-            click.echo(f"  {one['what']}")
+            echo(f"  {one['what']}")
         if stays := {one["stays"] for one in objects} - {""}:
-            click.echo(f"  stays: {'; '.join(sorted(stays))}")
+            echo(f"  stays: {'; '.join(sorted(stays))}")
         else:
             (agreed if yes or confirmed("Remove this?") else kept).add(name)
     return agreed, kept

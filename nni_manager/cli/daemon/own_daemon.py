@@ -19,7 +19,7 @@ from nni_manager.cli.command_group import FAILED
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.update import stop as stop_experiments
-from nni_manager.cli.output import echo_json, facts
+from nni_manager.cli.output import echo, echo_json, facts
 from nni_manager.cli.session import ManagerClient, current, daemon_options, data_directory_option
 from nni_manager.client.caller import connect, resolve_data_directory
 from nni_manager.client.formats import moment
@@ -47,7 +47,7 @@ def status(*, as_json: bool, **_: object) -> None:
         echo_json(daemon)
         return
     at_work = [one["id"] for one in found if selection.is_open(one)]
-    click.echo(
+    echo(
         facts(
             {
                 "daemon": f"process {daemon['pid']}, version {daemon['version']}",
@@ -78,7 +78,7 @@ def stop(*, ids: tuple[str, ...], port: int | None, everything: bool, **_: objec
         return
     client = _running()
     if client is None:
-        click.echo(f"{_none()}.")
+        echo(f"{_none()}.")
         return
     _end(client)
 
@@ -94,11 +94,9 @@ def _end(client: ManagerClient) -> None:
     has_ended = process is None or bool(select.select([process], [], [], _PATIENCE_S)[0])
     if process is not None:
         os.close(process)
-    click.echo(f"The daemon, process {daemon['pid']}, {'has ended' if has_ended else 'is asked to end'}.")
+    echo(f"The daemon, process {daemon['pid']}, {'has ended' if has_ended else 'is asked to end'}.")
     if at_work:
-        click.echo(
-            f"Open experiments, whose trials go on: {selection.listing(at_work)}; the next daemon takes them up."
-        )
+        echo(f"Open experiments, whose trials go on: {selection.listing(at_work)}; the next daemon takes them up.")
 
 
 def _running() -> ManagerClient | None:
@@ -135,9 +133,9 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
 
     found = _printed(examine(data_directory(data_dir, os.environ), os.environ, config=config), quiet=as_json)
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
+        echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
     else:
-        click.echo(_summary([finding.verdict for finding in found]))
+        echo(_summary([finding.verdict for finding in found]))
     sys.exit(FAILED if any(finding.verdict == "FAIL" for finding in found) else 0)
 
 
@@ -147,12 +145,12 @@ def _printed(findings: Iterator[CheckFinding], *, quiet: bool) -> list[CheckFind
     for finding in findings:
         found.append(finding)
         if not quiet:
-            click.echo(_line(finding))
+            echo(_line(finding))
     return found
 
 
 def _line(finding: CheckFinding) -> str:
-    verdict = click.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
+    verdict = output.coloured(f"{finding.verdict:<4}", _COLOURS[finding.verdict])
     advice = f": {finding.advice}" if finding.advice else ""
     return f"{verdict}  {finding.check:<14}  {' '.join(finding.sentence.split())}{advice}"
 
@@ -187,14 +185,12 @@ def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
         raise InvalidInput(f"{directory} has no name yet: no daemon has used it")
     if moved:
         names.claim(directory)
-        click.echo(
-            f"{names.known(directory)} is in {directory} from now on; machines are asked again within minutes, or"
-        )
-        click.echo("at once by `nnictl resume ID`.")
+        echo(f"{names.known(directory)} is in {directory} from now on; machines are asked again within minutes, or")
+        echo("at once by `nnictl resume ID`.")
     elif own:
         _separate(directory)
     else:
-        click.echo(f"{names.known(directory)} in {directory}")
+        echo(f"{names.known(directory)} in {directory}")
 
 
 def _separate(directory: Path) -> None:
@@ -204,4 +200,4 @@ def _separate(directory: Path) -> None:
     if is_taken(directory):
         raise Conflict(f"the daemon of {directory} runs; end it first with `nni-manager stop`, trials go on")
     before = names.known(directory)
-    click.echo(f"{names.separate(directory)} is the name of {directory} from now on, not {before}.")
+    echo(f"{names.separate(directory)} is the name of {directory} from now on, not {before}.")

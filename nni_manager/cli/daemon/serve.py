@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from nni_manager.cli.output import echo
 from nni_manager.cli.session import data_directory_option
 from nni_manager.client.caller import read_token
 from nni_manager.domain.errors import InvalidInput, NniManagerError
@@ -34,8 +35,8 @@ def nni_hook() -> None:
     node = folder / "nni_node" / "node"
     if not os.access(node, os.X_OK):
         raise NniManagerError(f"{node} may not be executed: make it so (`chmod +x`), or install nni-manager anew")
-    click.echo(f'export PYTHONPATH={shlex.quote(str(folder))}"${{PYTHONPATH:+:$PYTHONPATH}}"')
-    click.echo(f"export NNI_NODE_PYTHON={shlex.quote(sys.executable)}")
+    echo(f'export PYTHONPATH={shlex.quote(str(folder))}"${{PYTHONPATH:+:$PYTHONPATH}}"')
+    echo(f"export NNI_NODE_PYTHON={shlex.quote(sys.executable)}")
 
 
 @click.group()
@@ -61,7 +62,7 @@ def build(output: Path) -> None:
         output.chmod(0o755)
     except OSError as error:
         raise InvalidInput(f"--output {output} cannot be written ({error.strerror}); choose another file") from None
-    click.echo(f"{output}: {len(data)} bytes")
+    echo(f"{output}: {len(data)} bytes")
 
 
 @click.command("stand-in-path")
@@ -69,7 +70,7 @@ def stand_in_path() -> None:
     """Print the folder of the stand-in for NNI's SDK. With it on PYTHONPATH, a trial's program runs by itself."""
     from nni_manager.platform_kit.payload import STAND_IN
 
-    click.echo(STAND_IN)
+    echo(STAND_IN)
 
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import click
 
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.watch import follow, held_interrupts, stop_interrupted
-from nni_manager.cli.output import echo_json, facts, warn
+from nni_manager.cli.output import echo, echo_json, facts, warn
 from nni_manager.cli.session import (
     Connect,
     ManagerClient,
@@ -176,10 +176,10 @@ def _tell(client: ManagerClient, id: str, what: str, *, nni_output: bool) -> Non
     page = endpoints.page(found, client, current())
     name = f" ({found['name']})" if found["name"] else ""
     without = f"none: the daemon listens on no port; `nnictl resume {id} --port 8080{same_daemon()}` opens one"
-    click.echo(f"Experiment {id}{name} {what}.")
-    click.echo(facts({"Page": page or without, "Logs": found["logPath"]}))
+    echo(f"Experiment {id}{name} {what}.")
+    echo(facts({"Page": page or without, "Logs": found["logPath"]}))
     if nni_output or not is_terminal():
-        click.echo(_as_nni(id, page))
+        echo(_as_nni(id, page))
     warn(warning["message"] for warning in found["warnings"])
 
 
@@ -231,7 +231,7 @@ def plan(connect: Connect, *, config: str, as_json: bool) -> None:
     if as_json:
         echo_json(services)
     else:
-        click.echo("\n".join(line for service in services for line in _lines(service)))
+        echo("\n".join(line for service in services for line in _lines(service)))
 
 
 def _lines(service: dict[str, Any]) -> list[str]:

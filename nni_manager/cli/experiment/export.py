@@ -18,9 +18,9 @@ from typing import IO, Any
 import click
 
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.output import warn
+from nni_manager.cli.output import echo, warn
 from nni_manager.cli.session import Connect, ManagerClient, to_read
-from nni_manager.domain.formats import size
+from nni_manager.domain.formats import size, spreadsheet_text
 from nni_manager.domain.trial_status import TrialStatus
 
 Record = dict[str, Any]
@@ -66,7 +66,7 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if form == "json" else _write_csv)(file, _Spooled(spool, intermediates, best))
     # not into the stream that gets the results
-    click.echo(f"Experiment {id_}: {count} trials are in {filename}.", err=_stream_of(filename) == 1)
+    echo(f"Experiment {id_}: {count} trials are in {filename}.", err=_stream_of(filename) == 1)
     if without_result:
         example = f"trial {without_result[0]['id']}: {without_result[0]['message']}"
         warn([f"trials that succeeded without a final result: {len(without_result)}; {example}"])
@@ -180,8 +180,9 @@ def _write_csv(file: IO[str], records: _Spooled) -> None:
     import csv
 
     own = records.own_columns
-    writer = csv.DictWriter(file, [*_columns(records), *own])
-    writer.writeheader()
+    columns = [*_columns(records), *own]
+    csv.writer(file).writerow(map(spreadsheet_text, columns))
+    writer = csv.DictWriter(file, columns)
     for record in records:
         row = _parameters(record) | _results(record) | {name: record[name] for name in own}
         writer.writerow({name: _cell(value) for name, value in row.items()})
@@ -212,7 +213,8 @@ def _results(record: Record) -> Record:
 
 def _cell(value: object) -> object:
     """The value of a CSV's cell: nested parameters are JSON text."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return spreadsheet_text(text) if isinstance(text, str) else text
 
 
 @contextmanager
@@ -307,4 +309,4 @@ def report(connect: Connect, *, id: str | None, output: Path | None) -> None:
     path = output or Path(f"{id_}-report.html")
     with written(path, "--output") as file:
         file.write(html.decode())
-    click.echo(f"The report of experiment {id_} is in {path} ({size(len(html))}).", err=str(path) == "-")
+    echo(f"The report of experiment {id_} is in {path} ({size(len(html))}).", err=str(path) == "-")

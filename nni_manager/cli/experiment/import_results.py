@@ -10,7 +10,7 @@ import click
 
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.export import FACTS
-from nni_manager.cli.output import warn
+from nni_manager.cli.output import echo, warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import require_finite, require_text
@@ -41,7 +41,7 @@ def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
     count = "1 result" if len(entries) == 1 else f"{len(entries)} results"
     left = len(read) - len(entries)
     more = f" Left out, as they did not succeed with a finite result: {left}." if left else ""
-    click.echo(f"Experiment {id_}: the tuner is told {count}.{more}")
+    echo(f"Experiment {id_}: the tuner is told {count}.{more}")
 
 
 def _read(file: str) -> list[Any]:

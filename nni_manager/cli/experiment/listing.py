@@ -12,7 +12,7 @@ import click
 from nni_manager.cli import not_here, output
 from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.output import Column, Row, echo_json, facts, warn
+from nni_manager.cli.output import Column, Row, echo, echo_json, facts, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, nothing_is_open, to_read
 from nni_manager.client.formats import best_label, closed_status, compact, cut, moment, number
 from nni_manager.domain.errors import NniManagerError, NotFound
@@ -74,11 +74,11 @@ def list_experiments(
     if as_json:
         echo_json(found)
     elif found:
-        click.echo(output.layout(_columns(), map(_row, found), output.terminal_width()).text)
+        echo(output.layout(_columns(), map(_row, found), output.terminal_width()).text)
     elif status:
-        click.echo(f"No experiment is {wanted}.")
+        echo(f"No experiment is {wanted}.")
     else:
-        click.echo("There is no experiment." if everything else "No experiment is open; --all lists closed ones too.")
+        echo("There is no experiment." if everything else "No experiment is open; --all lists closed ones too.")
 
 
 def _known(connect: Connect) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
         echo_json({**found, "provenance": record, "disk": use})
     else:
         told = {**_status(found), **_description(found), **_origin(record), **_disk_facts(use)}
-        click.echo(facts(told, output.terminal_width()))
+        echo(facts(told, output.terminal_width()))
 
 
 _STATUS_FIELDS = ("id", "status", "endedAs", "hold", "errors", "waitsFor", "warnings", "services")
@@ -138,9 +138,9 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
     if as_json:
         echo_json({name: found.get(name) for name in _STATUS_FIELDS})
     else:
-        click.echo(facts(_status(found), output.terminal_width()))
+        echo(facts(_status(found), output.terminal_width()))
         if details := (found["hold"] or {}).get("details"):
-            click.echo(details.rstrip())
+            echo(details.rstrip())
 
 
 @experiment.command()
@@ -155,7 +155,7 @@ def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: boo
     client = connect()
     chosen = selection.choose_closed(client, ids)
     if not chosen:
-        click.echo("No experiment is stopped.")
+        echo("No experiment is stopped.")
         return
     if not yes and not output.confirmed(_question(client, chosen)):
         what = f"experiment {chosen[0]} was" if len(chosen) == 1 else f"{len(chosen)} experiments were"
@@ -164,7 +164,7 @@ def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: boo
         )
     for id_ in chosen:
         client.delete(id_)
-        click.echo(f"Experiment {id_} is removed.")
+        echo(f"Experiment {id_} is removed.")
 
 
 def _question(client: ManagerClient, ids: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import click
 from nni_manager.cli import output
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import disk_use
-from nni_manager.cli.output import Column
+from nni_manager.cli.output import Column, echo
 from nni_manager.cli.session import Connect, ManagerClient, connected
 from nni_manager.client.formats import moment, number
 from nni_manager.domain.errors import NniManagerError
@@ -65,10 +65,10 @@ def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, 
     if keep_best is not None:
         _tell_kept(old(known, now_ms, older_than, archived=archived))
     if not found:
-        click.echo("No stopped experiment is to be removed.")
+        echo("No stopped experiment is to be removed.")
         return
     sizes = _totals(client, [one["id"] for one in found])
-    click.echo(output.layout(_COLUMNS, map(_row, found, sizes), output.terminal_width()).text)
+    echo(output.layout(_COLUMNS, map(_row, found, sizes), output.terminal_width()).text)
     what = f"{len(found)} experiment{'s' if len(found) > 1 else ''}, {_total(sizes)}"
     if not yes and not output.confirmed(f"Remove {what}, with all that is in their folders?"):
         raise click.ClickException(f"nothing was removed; --yes removes {what} without a question")
@@ -109,9 +109,9 @@ def _tell_kept(candidates: Sequence[Experiment]) -> None:
     unknown = [one["id"] for one in candidates if not is_known(one)]
     unnamed = [one["id"] for one in candidates if is_known(one) and not one["name"]]
     if unknown:
-        click.echo(f"Kept, as their results are not known: {selection.listing(unknown)}.")
+        echo(f"Kept, as their results are not known: {selection.listing(unknown)}.")
     if unnamed:
-        click.echo(f"Kept, as there is no name to compare them by: {selection.listing(unnamed)}.")
+        echo(f"Kept, as there is no name to compare them by: {selection.listing(unnamed)}.")
 
 
 def _totals(client: ManagerClient, ids: Iterable[str]) -> list[int | None]:
@@ -158,7 +158,7 @@ def _remove(delete: Callable[[str], None], found: Sequence[Experiment]) -> None:
     for one in found:
         try:
             delete(one["id"])
-            click.echo(f"Experiment {one['id']} is removed.")
+            echo(f"Experiment {one['id']} is removed.")
         except NniManagerError as error:
             kept.append(f"{one['id']}: {error}")
     if kept:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from nni_manager.cli.experiment import selection
-from nni_manager.cli.output import warn
+from nni_manager.cli.output import echo, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, current
 from nni_manager.client.caller import own_environment
 from nni_manager.client.daemon_end import waiting_for_daemon_end
@@ -79,7 +79,7 @@ def credentials(connect: Connect, *, id: str | None) -> None:
     client.renew_secrets(id_, require_secrets(references, os.environ), environment)
     names = ", ".join(references)
     what = f"goes by {names} as they are now" if names else "has an environment again"
-    click.echo(f"Experiment {id_} {what}.")
+    echo(f"Experiment {id_} {what}.")
 
 
 @update.command()
@@ -100,7 +100,7 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     client, id_ = selection.reach(connect, id)
     secrets = require_secrets(references, os.environ)
     found = client.change(id_, body(sections, secrets, directory, now=now))
-    click.echo(f"Experiment {id_}: {_summary(found['services'])}.")
+    echo(f"Experiment {id_}: {_summary(found['services'])}.")
 
 
 @update.command()
@@ -121,16 +121,16 @@ def labels(
         raise click.UsageError("give --name, --tags, --notes or --archive", click.get_current_context())
     client, id_ = selection.reach(connect, id)
     client.change(id_, fields)
-    click.echo(f"Experiment {id_}: {', '.join(fields)} changed.")
+    echo(f"Experiment {id_}: {', '.join(fields)} changed.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
     client, id_ = selection.reach(connect, given)
     found = client.change(id_, {field: value})
     shown = "" if isinstance(value, dict) else f" is {value} now"
-    click.echo(f"Experiment {id_}: {field}{shown or ' is changed'}.")
+    echo(f"Experiment {id_}: {field}{shown or ' is changed'}.")
     if reason := found.get("noMoreTrials"):
-        click.echo(f"It makes no more trials: {reason}, and {found['trialsMade']} were made.")
+        echo(f"It makes no more trials: {reason}, and {found['trialsMade']} were made.")
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -214,13 +214,13 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
         before = {one["id"]: one["status"] for one in client.experiments()}
         if everything:
             stopped = client.stop_all()
-            click.echo("\n".join(_over(id_, before) for id_ in stopped) or "No experiment is open.")
+            echo("\n".join(_over(id_, before) for id_ in stopped) or "No experiment is open.")
             for id_ in stopped:
                 _tell_what_may_run(client, id_)
             return
         for id_ in selection.choose_open(client, ids) if port is None else [_at_port(client, port, ids)]:
             client.stop(id_)
-            click.echo(_over(id_, before))
+            echo(_over(id_, before))
             _tell_what_may_run(client, id_)
 
 

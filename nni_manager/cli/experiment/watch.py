@@ -17,6 +17,7 @@ from nni_manager.cli import output
 from nni_manager.cli.command_group import FAILED, INTERRUPTED
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import shown_status
+from nni_manager.cli.output import echo
 from nni_manager.cli.session import Connect, ManagerClient, to_read
 from nni_manager.client.formats import cut, moment, number
 from nni_manager.domain.formats import duration
@@ -38,7 +39,7 @@ def top(connect: Connect, *, interval: int) -> None:
     """Show open experiments and running trials until Ctrl-C. They are shown every few seconds; on a pipe, once."""
     client = connect()
     if not sys.stdout.isatty():
-        click.echo(_picture(client, time.time()))
+        echo(_picture(client, time.time()))
         return
     pause = threading.Event()
     _redraw(lambda: _picture(client, time.time()), lambda: pause.wait(interval))
@@ -53,7 +54,7 @@ def _redraw(picture: Callable[[], str], pause: Callable[[], object]) -> None:
             shown = [cut(line, columns) for line in picture().splitlines()]
             more = len(shown) - lines + 1
             shown = [*shown[: lines - 2], f"… {more + 1} more lines"] if more > 0 else shown
-            sys.stdout.write(_CLEAR + "\n".join(shown))
+            sys.stdout.write(_CLEAR + output.shown("\n".join(shown)))
             sys.stdout.flush()
             pause()
     except KeyboardInterrupt:
@@ -105,12 +106,12 @@ def follow(experiment: Followed, display: Display, clock: Callable[[], float] = 
     try:
         end = following.end_of(experiment, display, clock=clock)
         assert end is not None  # there is no time limit
-        click.echo(end.text, err=not end.is_good)
+        echo(end.text, err=not end.is_good)
         if end.is_done:
             experiment.stop()
             id = experiment.id
             trials, view = f"`nnictl trial ls {id}{where}`", f"`nnictl view {id}{where}`"
-            click.echo(f"Experiment {id} is closed; {trials} shows its trials, {view} opens its page again.")
+            echo(f"Experiment {id} is closed; {trials} shows its trials, {view} opens its page again.")
     except KeyboardInterrupt:
         return stop_interrupted(experiment)
     return 0 if end.is_good else FAILED
@@ -124,10 +125,10 @@ def held_interrupts(start: str) -> Iterator[list[int]]:
 
     def note(number: int, _frame: object) -> None:
         if held:
-            click.echo(f"It may have {start}; `nnictl experiment list` shows it.", err=True)
+            echo(f"It may have {start}; `nnictl experiment list` shows it.", err=True)
             raise KeyboardInterrupt
         held.append(number)
-        click.echo(f"\nIt is stopped as soon as it has {start}; Ctrl-C again leaves it at work …", err=True)
+        echo(f"\nIt is stopped as soon as it has {start}; Ctrl-C again leaves it at work …", err=True)
 
     if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
         yield held
@@ -142,7 +143,7 @@ def held_interrupts(start: str) -> Iterator[list[int]]:
 def stop_interrupted(experiment: Followed) -> int:
     """Stops the experiment after a Ctrl-C; returns the exit code."""
     id = experiment.id
-    click.echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
+    echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
     experiment.stop()
-    click.echo(f"Experiment {id} is stopped; continue it with `nnictl resume {id}`.", err=True)
+    echo(f"Experiment {id} is stopped; continue it with `nnictl resume {id}`.", err=True)
     return INTERRUPTED

@@ -8,6 +8,7 @@ import click
 
 from nni_manager.cli import session
 from nni_manager.cli.experiment import selection
+from nni_manager.cli.output import echo
 from nni_manager.cli.session import Connect, ManagerClient, same_daemon, to_read
 from nni_manager.client import endpoints
 from nni_manager.domain.metrics import OptimizeMode
@@ -37,7 +38,7 @@ def open_(connect: Connect, *, id: str | None) -> None:
     client, id_ = selection.reach(connect, id)
     experiment = client.experiment(id_)
     found = _pages(client, experiment) or _viewed_pages(client, experiment)
-    click.echo(_required(found, experiment)[0])
+    echo(_required(found, experiment)[0])
 
 
 @webui.command()
@@ -47,7 +48,7 @@ def url(connect: Connect, *, id: str | None) -> None:
     """Print the addresses of an experiment's page. One is its own, the other on the daemon's."""
     client, id_ = selection.reach(connect, id)
     experiment = client.experiment(id_)
-    click.echo("\n".join(_required(_pages(client, experiment), experiment)))
+    echo("\n".join(_required(_pages(client, experiment), experiment)))
 
 
 def _viewed_pages(client: ManagerClient, experiment: Json) -> list[str]:
@@ -55,7 +56,7 @@ def _viewed_pages(client: ManagerClient, experiment: Json) -> list[str]:
     if selection.is_open(experiment):
         return []
     client.view(experiment["id"], endpoint={"port": None, "urlPrefix": ""}, working_directory=None)
-    click.echo(f"`nnictl stop {experiment['id']}{same_daemon()}` closes this page again.", err=True)
+    echo(f"`nnictl stop {experiment['id']}{same_daemon()}` closes this page again.", err=True)
     return _pages(client, client.experiment(experiment["id"]))
 
 
@@ -107,11 +108,9 @@ def start(connect: Connect, *, id: str | None, trials: tuple[str, ...], port: in
     client, id_ = selection.reach(connect, id)
     chosen = [selection.choose_trial(client, id_, one)["id"] for one in trials] or _usual(client, id_)
     board = client.start_tensorboard(id_, chosen, port)
-    click.echo(f"TensorBoard of {len(board['trials'])} trials of experiment {id_}: {board['url']}")
+    echo(f"TensorBoard of {len(board['trials'])} trials of experiment {id_}: {board['url']}")
     if not client.is_here:
-        click.echo(
-            f"That is on the manager's machine: ssh -L {board['port']}:127.0.0.1:{board['port']} brings it here."
-        )
+        echo(f"That is on the manager's machine: ssh -L {board['port']}:127.0.0.1:{board['port']} brings it here.")
 
 
 @tensorboard.command()
@@ -122,7 +121,7 @@ def stop(connect: Connect, *, id: str | None) -> None:
     client, id_ = selection.reach(connect, id)
     count = len(client.tensorboards(id_))
     client.stop_tensorboards(id_)
-    click.echo(f"{count} TensorBoards of experiment {id_} are stopped." if count else "No TensorBoard runs.")
+    echo(f"{count} TensorBoards of experiment {id_} are stopped." if count else "No TensorBoard runs.")
 
 
 def _usual(client: ManagerClient, id: str) -> list[str]:

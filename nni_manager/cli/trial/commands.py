@@ -13,7 +13,7 @@ from nni_manager.cli.command_group import LateGroup
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.listing import json_option
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
-from nni_manager.cli.output import Column, Row, echo_json, facts, flat
+from nni_manager.cli.output import Column, Row, echo, echo_json, facts, flat
 from nni_manager.cli.session import Connect, ManagerClient, connected, same_daemon, to_read
 from nni_manager.client.formats import compact, moment, number, objectives
 from nni_manager.domain.formats import duration
@@ -69,9 +69,9 @@ def list_trials(
     if as_json:
         echo_json(found)
     elif found:
-        click.echo(table_text(found, output.terminal_width()))
+        echo(table_text(found, output.terminal_width()))
     else:
-        click.echo(f"No trial is {status}." if status else _none(client, id_) if ranked else _NONE)
+        echo(f"No trial is {status}." if status else _none(client, id_) if ranked else _NONE)
 
 
 _NONE = "There is no trial yet."
@@ -98,11 +98,11 @@ def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> N
     if as_json:
         echo_json(found)
         return
-    click.echo(facts(_facts(found), output.terminal_width()))
+    echo(facts(_facts(found), output.terminal_width()))
     for attempt in found["attempts"]:
         if words := _last_words(attempt):
-            click.echo(f"\nlast lines of the stderr of attempt {attempt['number']}:\n{words}")
-    click.echo(f"\n`nnictl log trial {id_} -T {found['id']}{same_daemon()}` shows all that it wrote.")
+            echo(f"\nlast lines of the stderr of attempt {attempt['number']}:\n{words}")
+    echo(f"\n`nnictl log trial {id_} -T {found['id']}{same_daemon()}` shows all that it wrote.")
 
 
 @trial.command()
@@ -114,10 +114,10 @@ def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
     client, id_ = selection.reach(connect, id)
     found = choose_trial(client, id_, trial_id)
     if TrialStatus(found["status"]).is_final:
-        click.echo(f"Trial {found['id']} has ended already: {found['status']}.")
+        echo(f"Trial {found['id']} has ended already: {found['status']}.")
         return
     client.kill_trial(id_, found["id"])
-    click.echo(f"Trial {found['id']} is asked to end.")
+    echo(f"Trial {found['id']} is asked to end.")
 
 
 def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import click
 
 from nni_manager.cli.experiment import selection
 from nni_manager.cli.experiment.selection import choose_trial, trial_help
+from nni_manager.cli.output import echo
 from nni_manager.cli.session import Connect, to_read
 from nni_manager.cli.trial.commands import trial_option
 from nni_manager.domain.errors import NniManagerError, NotFound
@@ -61,11 +62,11 @@ def log_trial(
     client, id_ = selection.reach(connect, id)
     if trial_id is None:
         for trial in client.all_trials(id_):
-            click.echo(f"{trial['id']}  {trial['logPath']}")
+            echo(f"{trial['id']}  {trial['logPath']}")
         return
     trial = choose_trial(client, id_, trial_id)
     if name is None:
-        click.echo(trial["logPath"])
+        echo(trial["logPath"])
     names = [name] if name else ["trial.log", "stdout", "stderr"]
     places = []
     for each in names:
@@ -196,7 +197,7 @@ def _add_log_of_experiment(stream: str, file: str, meaning: str) -> None:
             raise click.UsageError("give either --head or --tail, not both", click.get_current_context())
         client, id_ = selection.reach(connect, id)
         if path:
-            click.echo(os.path.join(client.experiment(id_)["logPath"], "log", file))
+            echo(os.path.join(client.experiment(id_)["logPath"], "log", file))
             return
         read = reading(partial(client.experiment_log, id_, file))
         write_bytes(iter([last_lines(read, tail)[0]]) if tail else islice(_lines(read), head))
@@ -240,7 +241,7 @@ def download(connect: Connect, *, id: str | None, trial_id: str, attempt: int | 
     target = folder or Path(found["id"])
     listed = client.trial_files(id_, found["id"], attempt)
     brought, missing = _bring_all(client, id_, found["id"], listed, target)
-    click.echo(f"{brought} files of attempt {listed['attempt']} of trial {found['id']} are in {target}.")
+    echo(f"{brought} files of attempt {listed['attempt']} of trial {found['id']} are in {target}.")
     if listed["why"]:
         missing.append(f"files elsewhere: {listed['why']}")
     if missing:

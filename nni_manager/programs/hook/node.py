@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
+from nni_manager.domain.text import printable
 from nni_manager.programs.hook import arguments
 from nni_manager.programs.hook.arguments import Arguments
 from nni_manager.programs.hook.front import Front
@@ -179,7 +180,7 @@ def _require_tuner(given: Arguments, config: dict[str, Any]) -> None:
 
 def _warn(sentences: Any) -> None:
     for sentence in sentences:
-        print(f"warning: {sentence}", file=sys.stderr, flush=True)
+        print(printable(f"warning: {sentence}"), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from nni_manager.analysis.query import MOST_ROWS, Query
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.formats import spreadsheet_text
 from nni_manager.store.experiment import answers, trial_reads
 from nni_manager.web import formats
 from nni_manager.web.experiment_pages import render_tab
@@ -152,24 +153,13 @@ async def _csv(pages: AsyncIterator[list[dict[str, Any]]], columns: dict[str, An
         for row in rows:
             values = [row[name] for name in _FACTS]
             values += [row["parameters"].get(name) for name in parameters] + [row["metrics"].get(key) for key in keys]
-            yield _line([_harmless(formats.whole(value)) for value in values])
+            yield _line([spreadsheet_text(formats.whole(value)) for value in values])
 
 
 def _line(cells: list[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerow(cells)
     return text.getvalue().encode(errors="backslashreplace")
-
-
-def _harmless(text: str) -> str:
-    """A text that a spreadsheet does not take for a formula."""
-    if not text or text[0] not in "=+-@\t\r":
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
 
 
 _HERE = "/experiments/{id}"
