@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.ids import EXPERIMENT_ID
+from nni_manager.domain.service import ServiceStatus
+from nni_manager.domain.trial_status import TrialStatus
 
 #: Bytes of an answer; downloads of files are read in parts.
 MOST_BYTES = 64 * 1024 * 1024
@@ -62,11 +65,22 @@ def _is_integer(value: object) -> bool:
     return type(value) is int and abs(value) < _MOST_INTEGER
 
 
+def _is_json(value: object) -> bool:
+    try:
+        json.loads(value)  # type: ignore[arg-type]  # TypeError
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(value, str)
+
+
+_STATUSES = frozenset((*ExperimentStatus, *TrialStatus, *ServiceStatus, "ok", "stopping"))
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "text": lambda value: isinstance(value, str),
     "id": lambda value: isinstance(value, str) and EXPERIMENT_ID.fullmatch(value) is not None,
     "empty": lambda value: value == "",
+    "status": lambda value: isinstance(value, str) and value in _STATUSES,
+    "JSON": _is_json,
     "integer": _is_integer,
     "moment": lambda value: type(value) is int and 0 <= value <= _MOST_MS,
     "number": lambda value: _is_integer(value) or isinstance(value, float),
@@ -100,14 +114,17 @@ _GROUPS = {
     "integer objects": "experiments files line",
     "integer objects texts": "trials",
     "integer text": "revision",
+    "JSON": "result",
+    "JSON null": "finalResult",
+    "status null": "status",
     "moment": "collectedMs storedMs submittedMs untilMs",
     "moment null": "createdMs endedMs sinceMs startedMs unreachableMs",
     "null number": "finalValue lastValue load",
     "null object": "best commonFailure endpoint hold runnerExit wait waitsFor",
     "null object text": "service",
     "null objects": "paretoSet problems warnings",
-    "null text": "cause channel directionNote endedAs failureKey finalResult givenUp name optimizeMode reason"
-    " repeats runnerVersion status stopRequest",
+    "null text": "cause channel directionNote endedAs failureKey givenUp name optimizeMode reason"
+    " repeats runnerVersion stopRequest",
     "null texts": "intermediate",
     "integer null texts": "places",
     "null words": "objectives",
@@ -118,7 +135,7 @@ _GROUPS = {
     "text": "address branch commit container dataDirectory diff directory doubt error event executable"
     " experimentFile experimentFileDigest field file folder gpuTrouble host jobName key kind"
     " lastWords link logPath manager message noMoreTrials notes outbox parameterSource place platform"
-    " problem remote result sentence sha256 state stays stderrTail system trouble type unreachable"
+    " problem remote sentence sha256 state stays stderrTail system trouble type unreachable"
     " url urlPrefix user version warning what why",
     "texts": "errors folders references tags undelivered untracked",
     "words": "whyNot",

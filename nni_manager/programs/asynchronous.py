@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing, closing
 from contextvars import copy_context
 from functools import partial
@@ -105,8 +105,8 @@ class AsyncExperiment:
     async def stop(self) -> None:
         await self._call(self._experiment.stop)
 
-    async def resume(self) -> Self:
-        await self._call(self._experiment.resume)
+    async def resume(self, *, secrets: Collection[str] | None = ()) -> Self:
+        await self._call(self._experiment.resume, secrets=secrets)
         return self
 
     async def change(self, **fields: Any) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -67,6 +67,8 @@ class Experiment:
         self._source = configuration.source(config, fields, directory)
         self._id = ""
         self._is_starting = False
+        #: References to secrets in the config that was started here for a manager elsewhere.
+        self._own_references: frozenset[str] = frozenset()
 
     @classmethod
     def connect(
@@ -122,6 +124,7 @@ class Experiment:
         with self._starting(), _in_spelling(self._source.spelling):
             source = replace(self._source, is_sent=send_code)
             client, fields = request.prepare(source, self._place, self._client, self._warn)
+            self._own_references = frozenset(fields.get("secrets", ()))
             self._id = client.create(**fields, endpoint=self._endpoint(port, url_prefix), id=id)
         state = self.state
         if progress and (page := endpoints.page(state, client, self._place)):
@@ -149,12 +152,26 @@ class Experiment:
         """Stops the experiment; returns when its trials have ended. It can be resumed. Quiet for a stopped one."""
         self._followed.stop()
 
-    def resume(self, *, port: int | None = None, url_prefix: str = "") -> Self:
-        """Opens the stopped experiment again, or continues one that is on hold. Arguments: `start`."""
+    def resume(self, *, port: int | None = None, url_prefix: str = "", secrets: Collection[str] | None = ()) -> Self:
+        """Opens the stopped experiment again, or continues one that is on hold.
+
+        `port`, `url_prefix`: as in `start`. `secrets`: references, such as ``${TOKEN}`` or ``file:/path``, that a
+        manager on another machine may have, in addition to those of this object's own config; None: it keeps the
+        secrets that it has.
+        Raises InvalidInput when it asks for others.
+        """
         client = self._client()
-        secrets = request.secrets_of_experiment(client, self.id, os.environ)
-        client.resume(self.id, secrets=secrets.get("secrets"), endpoint=self._endpoint(port, url_prefix))
+        found = {} if secrets is None else self._secrets(client, secrets)
+        client.resume(self.id, secrets=found.get("secrets"), endpoint=self._endpoint(port, url_prefix))
         return self
+
+    def _secrets(self, client: ManagerClient, given: Collection[str]) -> dict[str, dict[str, str]]:
+        def allow(asked: Sequence[str]) -> Collection[str]:
+            if others := [one for one in asked if one not in self._own_references and one not in given]:
+                raise request.refuse_secrets(others, f"allow them with secrets={others!r}, or keep its own with None")
+            return asked
+
+        return request.secrets_of_experiment(client, self.id, os.environ, allow)
 
     def change(self, **fields: Any) -> None:
         """Changes limits, concurrency or search space: ``change(max_trial_number=200)``; None removes a limit."""

@@ -4,7 +4,7 @@ refers to, looked up where the command is given."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,14 +101,29 @@ def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -
     return {reference: value for reference, value in found.items() if isinstance(value, str)}
 
 
-def secrets_of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+#: Which of the references that a manager elsewhere asks for may be looked up here. Raises InvalidInput: none may.
+Allow = Callable[[Sequence[str]], Collection[str]]
+
+
+def secrets_of_experiment(
+    client: ManagerClient, id: str, environment: Mapping[str, str], allow: Allow
+) -> dict[str, dict[str, str]]:
     """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty: none.
 
-    For the others the daemon keeps its values.
+    For the others the daemon keeps its values. `allow`: asked unless the daemon is the caller's own: a manager may name
+    any file and variable of this machine.
     """
     found = {reference: _follow(reference, environment) for reference in client.experiment(id)["references"]}
     values = {reference: value for reference, value in found.items() if isinstance(value, str)}
+    if values and not client.is_here:
+        allowed = allow(list(values))
+        values = {reference: value for reference, value in values.items() if reference in allowed}
     return {"secrets": values} if values else {}
+
+
+def refuse_secrets(asked: Iterable[str], advice: str) -> InvalidInput:
+    """The error about references that may not be looked up. `advice`: what allows them."""
+    return InvalidInput(f"the manager asks for secrets of this machine: {', '.join(asked)}; {advice}")
 
 
 def _follow(reference: str, environment: Mapping[str, str]) -> str | ValueError | None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.secrets import allowed_secrets, secret_option
 from nni_manager.cli.experiment.watch import follow, held_interrupts, stop_interrupted
 from nni_manager.cli.output import echo, echo_json, facts, warn
 from nni_manager.cli.session import (
@@ -103,10 +104,14 @@ def _made(client: ManagerClient, **experiment: Any) -> str:
 @_foreground
 @_nni_output
 @_directory
+@secret_option
+@click.option("--no-secrets", is_flag=True, help="Send no secrets: a manager elsewhere keeps those that it has.")
 def resume(
     connect: Connect,
     *,
     id: str,
+    secrets: tuple[str, ...],
+    no_secrets: bool,
     port: int | None,
     debug: bool,
     foreground: bool,
@@ -116,7 +121,10 @@ def resume(
     """Open a stopped experiment, or continue one on hold."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
-    secrets = {} if experiment_dir else secrets_of_experiment(client, id_, os.environ)
+    sent_secrets = {}
+    if not experiment_dir and not no_secrets:
+        allow = allowed_secrets(secrets, ", or --no-secrets to keep those that it has")
+        sent_secrets = secrets_of_experiment(client, id_, os.environ, allow)
     # in the background it is left alone: one on hold may have trials that run
     nothing: AbstractContextManager[list[int]] = nullcontext([])
     with held_interrupts("gone on") if foreground else nothing as held:
@@ -125,7 +133,7 @@ def resume(
             endpoint=endpoints.wish(current(), port),
             working_directory=_absolute(experiment_dir),
             debug=debug,
-            **secrets,
+            **sent_secrets,
         )
         if found := more_trials(client.experiment(id_)):
             warn([found])

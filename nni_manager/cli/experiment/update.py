@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from nni_manager.cli.experiment import selection
+from nni_manager.cli.experiment.secrets import allowed_secrets, secret_option
 from nni_manager.cli.output import echo, warn
 from nni_manager.cli.session import Connect, ManagerClient, connected, current
 from nni_manager.client.caller import own_environment
 from nni_manager.client.daemon_end import waiting_for_daemon_end
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.programs.request import require_secrets
+from nni_manager.programs.request import refuse_secrets, require_secrets
 
 
 @click.group()
@@ -67,7 +68,8 @@ def searchspace(connect: Connect, *, id: str | None, filename: str) -> None:
 @update.command()
 @connected
 @selection.id_argument
-def credentials(connect: Connect, *, id: str | None) -> None:
+@secret_option
+def credentials(connect: Connect, *, id: str | None, secrets: tuple[str, ...]) -> None:
     """Give the secrets anew that the config refers to. They are variables of this environment or files of this
     machine.
 
@@ -75,6 +77,8 @@ def credentials(connect: Connect, *, id: str | None) -> None:
     """
     client, id_ = selection.reach(connect, id)
     references = client.experiment(id_)["references"]
+    if references and not client.is_here and (refused := {*references} - {*allowed_secrets(secrets)(references)}):
+        raise refuse_secrets(sorted(refused), "nothing was changed")
     environment = None if current().is_remote else own_environment()
     client.renew_secrets(id_, require_secrets(references, os.environ), environment)
     names = ", ".join(references)
