@@ -67,7 +67,7 @@ def require_trusted(path: Path) -> None:
 
 
 def _require_trusted_file(directory: Path, path: Path) -> None:
-    """Also where the file is a link: the link and what it leads to."""
+    """Checks the owner of a file; of a link, the owners of the link and of its target. Raises InvalidInput."""
     for follows in (False, True):
         try:
             owner = path.stat(follow_symlinks=follows).st_uid

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.errors import Conflict, StoreCorrupt
+from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import experiment_folder
 from nni_manager.store.connection import connect, connect_readonly
@@ -337,6 +337,40 @@ def test_links_among_them_are_not_followed(old: Old, tmp_path: Path, way: str) -
         (old.folder.path / "environments").symlink_to(tmp_path / "elsewhere")
     old.take_over().close()
     assert not os.path.lexists(old.folder.trials / "aaaaa" / "stdout")
+
+
+@pytest.mark.parametrize("link", ["trials/aaaaa", "trials", "log", "checkpoint", "db"])
+def test_folder_with_a_link_in_the_place_of_a_folder_is_refused(old: Old, tmp_path: Path, link: str) -> None:
+    place = old.folder.path / "environments" / "local-env" / "trials" / "aaaaa"
+    place.mkdir(parents=True)
+    (place / "trial.stdout").write_text("said")
+    outside, target = tmp_path / "outside", old.folder.path / link
+    if link == "db":
+        target.rename(outside)
+    else:
+        outside.mkdir()
+        target.parent.mkdir(exist_ok=True)
+    target.symlink_to(outside)
+    before = sorted(path.name for path in outside.iterdir())
+    with pytest.raises((Conflict, StoreUnavailable), match=link.rpartition("/")[2]):
+        nni_folder.adopt(old.folder, environment={}, interpreter="")
+    assert sorted(path.name for path in outside.iterdir()) == before
+
+
+def test_trials_with_ids_that_are_paths_are_left_out(old: Old) -> None:
+    for number, id_ in enumerate(("../../outside", "aaaaa", "/etc/cron.d", "a\nb", "")):
+        old.trial(id_, number, number, 0.5, at=2000 + number, parameters_had=0)
+    with closing(old.take_over()) as connection:
+        assert connection.execute("SELECT id FROM trials").fetchall() == [("aaaaa",)]
+
+
+def test_experiment_with_an_id_that_is_a_path_is_corrupt(old: Old) -> None:
+    with closing(sqlite3.connect(old.folder.database)) as connection, connection:
+        connection.execute("UPDATE ExperimentProfile SET id = '../outside'")
+    with pytest.raises(StoreCorrupt):
+        nni_folder.read_head(old.folder.database)
+    with pytest.raises(StoreCorrupt):
+        old.take_over()
 
 
 def test_original_is_kept_and_conversion_is_repeatable(old: Old) -> None:

@@ -110,6 +110,7 @@ def take_over(
     experiment.
     """
     database = folder.database
+    _refuse_links(folder)
     _refuse_while_used(database)
     draft = database.with_name("nni.sqlite.draft")
     for ending in ("", "-wal", "-shm"):
@@ -239,20 +240,29 @@ def _link_files(folder: Folder) -> None:
     """Links the files that NNI 3.0 keeps below ``environments`` into the attempts' folders."""
     root = folder.path / "environments"
     for directory in root.glob("*/trials/*"):
-        target = folder.trials / directory.name
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, ours in _FILES.items():
-            with suppress(FileNotFoundError, NotADirectoryError, NotRegular):  # a trial may lack some
-                _link(root, str((directory / name).relative_to(root)), target / ours)
+        foreign_files.make_folder(str(folder.path), f"{folder.trials.name}/{directory.name}")
+        with foreign_files.opened_folder(str(folder.trials), directory.name) as target:
+            for name, ours in _FILES.items():
+                with suppress(FileNotFoundError, NotADirectoryError, NotRegular):  # a trial may lack some
+                    _link(root, str((directory / name).relative_to(root)), target, ours)
 
 
-def _link(root: Path, name: str, target: Path) -> None:
-    """Links a regular file; symbolic links are not followed, as they may lead anywhere. Raises OSError."""
-    with open(foreign_files.open_file(str(root), name), "rb") as source:
-        if os.path.lexists(target):
-            return
+def _link(root: Path, name: str, target: int, ours: str) -> None:
+    """Links a regular file into the folder `target`. Symbolic links are not followed, as they may lead anywhere. Raises
+    OSError."""
+    with open(foreign_files.open_file(str(root), name), "rb") as source, suppress(FileExistsError):
         try:
-            os.link(root / name, target)
-        except OSError:  # such as a file system without hard links
-            with target.open("xb") as copy:
-                shutil.copyfileobj(source, copy)
+            os.link(root / name, ours, dst_dir_fd=target, follow_symlinks=False)
+        except OSError:  # it exists, or the file system has no hard links
+            copy = os.open(ours, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
+            with open(copy, "wb") as file:
+                shutil.copyfileobj(source, file)
+
+
+def _refuse_links(folder: Folder) -> None:
+    """Raises Conflict where a folder that we write to is a link: what is written there might land anywhere."""
+    for name in ("db", "log", "trials", "checkpoint"):
+        if (folder.path / name).is_symlink():
+            raise Conflict(
+                f"{folder.path / name} is a link, which NNI does not make; put the folder that it leads to in its place"
+            )

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.metrics import MetricType, default_number
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
@@ -121,6 +122,8 @@ def read_head(connection: sqlite3.Connection) -> NniHead | None:
     if row is None:
         return None
     id_, params, created_ms, ended_ms = row
+    if not _is_id(id_):
+        return None
     config = json.loads(params)
     return NniHead(
         id=id_,
@@ -140,6 +143,8 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
     if not profiles:
         return None
     params, id_, exec_s, created_ms, ended_ms, *_ = profiles[-1]
+    if not _is_id(id_):
+        return None
     last_ms = max(ended_ms or 0, last_moment(connection))
     metrics = _metrics(connection)
     trials = [replace(trial, metrics=metrics.get(trial.id, ())) for trial in _trials(connection, last_ms)]
@@ -154,6 +159,11 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
         imports=tuple(connection.execute("SELECT timestamp, data FROM TrialJobEvent WHERE event = 'IMPORT_DATA'")),
         profiles=tuple(profiles),
     )
+
+
+def _is_id(id: object) -> bool:
+    """Whether an id may name a folder; the database may come from anybody."""
+    return isinstance(id, str) and EXPERIMENT_ID.fullmatch(id) is not None
 
 
 def last_moment(connection: sqlite3.Connection) -> int:
@@ -195,6 +205,8 @@ def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
         " WHERE coalesce(trialJobId, '') <> '' ORDER BY rowid"
     )
     for moment_ms, id_, event, data, sequence_id, message, log_path in events:
+        if not _is_id(id_):
+            continue
         history = histories.setdefault(id_, _TrialHistory(created_ms=moment_ms))
         history.record = history.record or data or ""
         history.log_path = log_path or history.log_path
