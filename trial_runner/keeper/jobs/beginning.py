@@ -100,6 +100,7 @@ class Spawn:
             keeper_pid=os.getpid(),
             keeper_start_ticks=self._start_ticks,
             reservation=request.reservation,
+            home=_home(),
         )
 
     def _run(self, request: SpawnRequest, claim: Claim, streams: Streams) -> Tuple[int, int]:
@@ -108,6 +109,14 @@ class Spawn:
         started_ms = time.time_ns() // 1000000
         with process_tags.tagged(claim.tag), _umask(self._job_umask):
             return launch(request.command, request.directory, environment, streams), started_ms
+
+
+def _home() -> str:
+    """The keeper's folder; empty: it was deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 @contextmanager
@@ -194,7 +203,7 @@ class Adoption:
         if record.main is not None or record.end is not None:
             return False
         # the last thing that is made before a job's start
-        has_output = os.path.lexists(os.path.join(record.claim.attempt_directory, protocol.STDOUT_FILE))
+        has_output = os.path.lexists(os.path.join(record.claim.present_directory, protocol.STDOUT_FILE))
         return not has_output and not process_tags.marked_processes(record.claim)
 
     def _find_main(self, job: Job) -> None:
