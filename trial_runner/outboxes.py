@@ -111,7 +111,7 @@ class Outboxes:
         return not_read + ([protocol.GONE] if is_gone else [])
 
     def gone(self) -> str:
-        """A sentence about the folder of outboxes, or outboxes that were read before, that are missing now; or empty."""
+        """A sentence about the folder of outboxes, or outboxes read before, that are missing now; or empty."""
         names = outbox_files.gone(self._present(self._attempt_directory), self._offsets)
         places = ", ".join(os.path.join(self._attempt_directory, name) for name in names[:_MOST_NAMED])
         return "{} is gone: results may be missing".format(places) if names else ""

@@ -76,6 +76,15 @@ def _set(connection: Connection, *settings: str) -> Connection:
     return connection
 
 
+def restore_modes(path: Path) -> None:
+    """Gives the files beside a writable database its mode: those that SQLite made while it was read-only stay so."""
+    for suffix in ("-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        with suppress(OSError):
+            if os.access(path, os.W_OK) and not os.access(file, os.W_OK):
+                file.chmod(stat.S_IMODE(path.stat().st_mode))
+
+
 def tidy(path: Path) -> None:
     """Removes the empty write-ahead log that read-only connections leave behind, unless it is in use."""
     log = path.with_name(f"{path.name}-wal")

@@ -107,7 +107,7 @@ NOTHING = Present([], [], True)
 
 
 def gone(found: Present, offsets: Mapping[str, int]) -> List[str]:
-    """What is missing in an attempt's folder: the folder of outboxes, and files of which bytes were read (`offsets`)."""
+    """What is missing of an attempt: the folder of outboxes, or files of which bytes were read (`offsets`)."""
     if found.is_complete and protocol.OUTBOX_FOLDER not in found.folders:
         return [protocol.OUTBOX_FOLDER]
     read = {file_of(name, offsets) for name, offset in offsets.items() if offset and "/." not in name}

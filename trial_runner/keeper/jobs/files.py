@@ -52,8 +52,7 @@ class Claim(NamedTuple):
 
     @property
     def present_directory(self) -> str:
-        """The attempt's folder: where it was made, or where it lies now if the folder that it shares with the keeper was
-        moved. Absolute links and paths of the job may still name the old place."""
+        """The attempt's folder, also after a move of the folder that it shares with the keeper's."""
         above = os.path.dirname(self.home)
         if not above or not self.attempt_directory.startswith(above + "/"):
             return self.attempt_directory
