@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from trial_runner.wire.descriptors import Descriptor
 
 Connection = sqlite3.Connection
 
@@ -30,7 +31,7 @@ _LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FU
 
 def connect(path: Path) -> Connection:
     """A connection for writing. WAL with `synchronous=NORMAL`: a crash of the process loses nothing; a power failure
-    loses the last commits, which are read again from the outboxes."""
+    loses the commits since `sync_log`, which are read again from the outboxes."""
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     return _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
 
@@ -74,6 +75,19 @@ def _set(connection: Connection, *settings: str) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def sync_log(path: Path) -> None:
+    """Writes the write-ahead log of a database to the disk, with its name. Blocks. Raises OSError.
+
+    SQLite itself syncs what leaves the log. Nothing here opens the database, whose locks would end with that.
+    """
+    for synced, flags in (
+        (path.with_name(f"{path.name}-wal"), os.O_RDONLY),
+        (path.parent, os.O_RDONLY | os.O_DIRECTORY),
+    ):
+        with suppress(FileNotFoundError), Descriptor(os.open(synced, flags | os.O_CLOEXEC)) as descriptor:
+            os.fsync(descriptor)
 
 
 def restore_modes(path: Path) -> None:

@@ -23,6 +23,7 @@ from nni_manager.store.connection import (
     is_transient,
     left_after,
     restore_modes,
+    sync_log,
     tidy,
     trouble,
 )
@@ -111,6 +112,8 @@ class Database:
         self.path = path
         #: Commits so far. It grows before a result is delivered, so a later read is never older than the value seen.
         self.commits = 0
+        #: Commits that outlast a power failure; there may be more.
+        self._synced = 0
         #: Why the file cannot be written at the moment; empty: it can.
         self.trouble = ""
         self._on_trouble = on_trouble
@@ -155,6 +158,13 @@ class Database:
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Runs `function` on a read-only connection, in a thread; sees committed data."""
         return await self._loop.run_in_executor(_read_threads, self._read, function)
+
+    async def sync(self) -> None:
+        """Returns when all commits so far outlast a power failure. Raises OSError."""
+        commits = self.commits
+        if commits > self._synced:
+            await asyncio.to_thread(sync_log, self.path)
+            self._synced = max(self._synced, commits)
 
     async def close(self) -> None:
         """Commits queued writes (unless the file cannot be written), then closes all connections. Idempotent."""
