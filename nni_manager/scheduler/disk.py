@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store.folder import Folder
+from trial_runner.wire import full_disks
 
 _BLOCK = 512
 
@@ -176,10 +177,14 @@ class FreeSpace:
     total: int
     #: Below which it is little; 0: never.
     least: int
+    #: Whether no other file fits, whatever room there is.
+    lacks_inodes: bool = False
 
     @property
     def sentence(self) -> str:
         """What is wrong and what to do; empty: there is room."""
+        if self.lacks_inodes:
+            return f"{full_disks.no_inodes(str(self.folder))}, for instance with `nnictl experiment prune`"
         if self.free >= self.least:
             return ""
         return (
@@ -206,7 +211,13 @@ class Disk:
         path = folder or self._data_directory
         found = await self._rooms.ask(path, partial(os.statvfs, path), self._room_s)
         size = found.f_frsize
-        return FreeSpace(folder=path, free=found.f_bavail * size, total=found.f_blocks * size, least=self._least)
+        return FreeSpace(
+            folder=path,
+            free=found.f_bavail * size,
+            total=found.f_blocks * size,
+            least=self._least,
+            lacks_inodes=found.f_files > 0 and found.f_favail == 0,
+        )
 
     async def use_of(self, folder: Folder) -> DiskUse:
         """What an experiment takes; up to a minute old. Raises StoreUnavailable after some seconds; counting goes on

@@ -564,3 +564,39 @@ def _during(seconds: float, holds: Callable[[], bool]) -> None:
     while time.monotonic() < deadline:
         assert holds()
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("names", [("log",), ("log", "checkpoint"), ("log", "trials", "code")], ids="+".join)
+def test_removed_folders_are_made_when_the_experiment_opens(
+    daemon: Daemon, code: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    run = Run(daemon, code, tmp_path, trials=4, steps=1)
+    daemon.wait(run.id, "DONE")
+    daemon.kill()
+    for name in names:
+        shutil.rmtree(run.folder / name, ignore_errors=True)
+    daemon.start()
+    assert run.ask("PATCH", "", json={"maxTrialNumber": 6}).status_code == 200
+    daemon.wait_for(run.id, lambda state: state["counts"].get("SUCCEEDED") == 6)
+    log = (run.folder / "log" / "nnimanager.log").read_text()
+    for name in names:
+        assert name == "code" or f"the folder {run.folder / name} was missing" in log
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_empty_database_is_named_everywhere(daemon: Daemon, code: Path, tmp_path: Path, is_open: bool) -> None:
+    run = _small_run(daemon, code, tmp_path / "run")
+    daemon.wait(run.id, "DONE")
+    if not is_open:
+        run.stop()
+    assert daemon.terminate() == 0
+    run.database.write_bytes(b"")
+    daemon.start()
+    with daemon.client() as client:
+        for path in ("", "/trials", "/metrics"):
+            answer = client.get(f"/api/v1/experiments/{run.id}{path}")
+            assert f"{run.database} is empty (0 bytes); restore it from a backup" in answer.text
+            assert "TypeError" not in answer.text
+        refused = client.post(f"/api/v1/experiments/{run.id}/resume")
+        assert (refused.is_success, "is empty (0 bytes)" in refused.text) == (False, True)
+    assert run.database.read_bytes() == b"", "it is left as it is"

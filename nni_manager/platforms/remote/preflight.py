@@ -146,6 +146,13 @@ def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[Preflight
             sentence=f"trials of a manager of version {greeting.keeper} run there, this is {protocol.VERSION}: they run"
             " on, and it gets no others until they have ended",
         )
+    if greeting.lacks_inodes:
+        yield PreflightFinding(
+            severity=Severity.WARNING,
+            subject=f"{host}: disk",
+            fix="remove files there",
+            sentence=f"the file system of {greeting.home} has no free inodes",
+        )
     if greeting.disk_free_bytes < _LEAST_FREE_BYTES:
         yield PreflightFinding(
             severity=Severity.WARNING,

@@ -230,13 +230,17 @@ async def open_experiment(
     """Locks the folder, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
     async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
-        await asyncio.to_thread(migrate, folder.database, "experiment")
+        lost = await asyncio.to_thread(folder.make_missing)
+        await asyncio.to_thread(migrate, folder.require_database(), "experiment")
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
         row, gone, kept = await database.try_write(lambda c: _load(c, folder, shared.clock()))
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
+        for sentence in lost:
+            experiment_log.current.set(row.id)
+            log.warning("%s", sentence, extra={"action": "folders"})
         environment: dict[str, str] = {}
         build = Build(
             folder=folder,
@@ -257,8 +261,6 @@ def _load(
     connection: sqlite3.Connection, folder: Folder, now_ms: int
 ) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept]:
     """(the experiment, services that left the config and still have attempts, private data), to open it with."""
-    if experiments.is_missing(connection):
-        raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
     gone = tuple(one for one in removed(services.load(connection)) if jobs.has_any(connection, one.service))

@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, List, NamedTuple
 
 from trial_runner import protocol
+from trial_runner.wire import full_disks
 
 #: Conditions that pass without a change of the request.
 _PASSING = frozenset(
@@ -39,7 +40,7 @@ def system_refusal(error: OSError, attempted: str) -> Refusal:
     is_passing = error.errno in _PASSING
     advice = "It can be tried again when that has changed." if is_passing else "Trying again will not help."
     place = " ({})".format(error.filename) if error.filename else ""
-    message = "{} failed: {}{}. {}".format(attempted, error.strerror or error, place, advice)
+    message = "{} failed: {}{}. {}".format(attempted, full_disks.reason(error, os.curdir), place, advice)
     return Refusal(protocol.UNAVAILABLE if is_passing else protocol.REJECTED, message)
 
 
