@@ -166,6 +166,8 @@ _ROOM_S, _USE_S = 5.0, 10.0
 #: Experiments whose files are counted at once: looking at many files keeps a disk busy.
 _MOST_COUNTED = 3
 _MOST_DISKS = 64
+#: Free inodes below which a disk is held to be nearly full: those of some dozen trials.
+_FEW_INODES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +179,15 @@ class FreeSpace:
     total: int
     #: Below which it is little; 0: never.
     least: int
-    #: Whether no other file fits, whatever room there is.
-    lacks_inodes: bool = False
+    #: Files that fit; None: any number.
+    free_inodes: int | None = None
 
     @property
     def sentence(self) -> str:
         """What is wrong and what to do; empty: there is room."""
-        if self.lacks_inodes:
-            return f"{full_disks.no_inodes(str(self.folder))}, for instance with `nnictl experiment prune`"
+        if self.free_inodes is not None and self.free_inodes < _FEW_INODES:
+            few = full_disks.few_inodes(str(self.folder), self.free_inodes)
+            return f"{few}, for instance with `nnictl experiment prune`"
         if self.free >= self.least:
             return ""
         return (
@@ -216,7 +219,7 @@ class Disk:
             free=found.f_bavail * size,
             total=found.f_blocks * size,
             least=self._least,
-            lacks_inodes=found.f_files > 0 and found.f_favail == 0,
+            free_inodes=full_disks.free_inodes(found),
         )
 
     async def use_of(self, folder: Folder) -> DiskUse:

@@ -139,8 +139,8 @@ def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
 
 def trouble(path: Path, error: sqlite3.DatabaseError) -> str:
     """The sentence for a transient error."""
-    if primary_code(error) in _MAY_LACK_INODES and full_disks.lacks_inodes(str(path)):
-        return f"the database {path} cannot be written: {full_disks.no_inodes(str(path.parent))}"
+    if primary_code(error) in _MAY_LACK_INODES and (full := full_disks.no_inodes(str(path.parent))):
+        return f"the database {path} cannot be written: {full}"
     return f"the database {path} {_TRANSIENT[primary_code(error)]} ({error})"
 
 

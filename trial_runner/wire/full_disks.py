@@ -2,28 +2,37 @@
 
 import errno
 import os
+from typing import Optional
+
+#: What a trial needs at most for its folders and files, before its command makes others.
+LEAST_INODES = 16
 
 
 def reason(error: OSError, place: object = "") -> str:
     """The error's text. `place`: a path that was written, where the error names none."""
-    path = str(error.filename or place)
-    if error.errno == errno.ENOSPC and path and lacks_inodes(path):
-        return no_inodes(path)
-    return error.strerror or str(error)
+    path = str(place or error.filename or "")
+    found = no_inodes(path) if error.errno == errno.ENOSPC and path else ""
+    return found or error.strerror or str(error)
 
 
 def no_inodes(path: str) -> str:
-    return "the file system of {} has no free inodes: remove files there".format(path)
-
-
-def lacks_inodes(path: str) -> bool:
-    """Whether the file system of a path, which need not exist, has a table of inodes, and it is full."""
-    path = os.path.abspath(path)
+    """That the file system of a path, which need not exist, takes no more files; empty: it does, or cannot be asked."""
+    place = os.path.abspath(path)
     while True:
         try:
-            found = os.statvfs(path)
-            return found.f_files > 0 and found.f_favail == 0
+            free = free_inodes(os.statvfs(place))
         except FileNotFoundError:
-            path = os.path.dirname(path)
+            place = os.path.dirname(place)
         except OSError:
-            return False
+            return ""
+        else:
+            return "" if free is None or free >= LEAST_INODES else few_inodes(path, free)
+
+
+def few_inodes(path: str, free: int) -> str:
+    return "the file system of {} has {} free inodes: remove files there".format(path, free or "no")
+
+
+def free_inodes(found: os.statvfs_result) -> Optional[int]:
+    """None: the file system has no table of them, and makes them as it needs them."""
+    return found.f_favail if found.f_files > 0 else None

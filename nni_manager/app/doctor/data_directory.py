@@ -102,8 +102,8 @@ def _room(place: Path, least: int) -> CheckFinding:
     found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
     sentence = f"{free / 2**30:.1f} GiB are free"
-    if full_disks.lacks_inodes(str(place)):
-        return failure("disk", full_disks.no_inodes(str(place)), "remove files, or choose another data directory")
+    if full := full_disks.no_inodes(str(place)):
+        return failure("disk", full, "remove files, or choose another data directory")
     if free < _TOO_LITTLE:
         return failure("disk", sentence, "make room, or choose another data directory")
     if free < least:

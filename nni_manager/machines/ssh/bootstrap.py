@@ -59,8 +59,8 @@ class Greeting:
     environment: dict[str, str]
     now_ms: int
     disk_free_bytes: int
-    #: Whether no other file fits there, whatever room there is.
-    lacks_inodes: bool
+    #: Files that fit there; None: any number.
+    free_inodes: int | None
     processors: int
     may_write: bool
     #: Version of the keeper that runs there; empty: none does.

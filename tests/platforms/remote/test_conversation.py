@@ -27,7 +27,7 @@ GREETING: dict[str, Any] = {
     "environment": {"PATH": "/bin"},
     "now_ms": 1,
     "disk_free_bytes": 1,
-    "lacks_inodes": False,
+    "free_inodes": None,
     "processors": 2,
     "may_write": True,
     "keeper": "",

@@ -42,15 +42,21 @@ class Spawn:
         _check_directory(request.directory)
         try:
             with Undo() as undo:
-                return self._start(request, undo)
-        except OSError as error:
-            raise system_refusal(error, "Starting job {}".format(request.name)) from error
+                return self._start_whole(request, undo)
         except ValueError as error:
             # Null characters or an '=' in a variable's name, characters that are no UTF-8. The texts hold no values.
             message = "Starting job {} failed: its environment or a file has illegal text ({}).".format(
                 request.name, type(error).__name__
             )
             raise Refusal(protocol.INVALID, message) from error
+
+    def _start_whole(self, request: SpawnRequest, undo: Undo) -> Job:
+        """As `_start`; the disk is asked why it failed before what was made is undone."""
+        try:
+            return self._start(request, undo)
+        except OSError as error:
+            attempted = "Starting job {}".format(request.name)
+            raise system_refusal(error, attempted, request.attempt_directory) from error
 
     def _start(self, request: SpawnRequest, undo: Undo) -> Job:
         processes.require_one(self._null)
