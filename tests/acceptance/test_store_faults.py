@@ -600,3 +600,27 @@ def test_empty_database_is_named_everywhere(daemon: Daemon, code: Path, tmp_path
         refused = client.post(f"/api/v1/experiments/{run.id}/resume")
         assert (refused.is_success, "is empty (0 bytes)" in refused.text) == (False, True)
     assert run.database.read_bytes() == b"", "it is left as it is"
+
+
+@pytest.mark.parametrize("lost", ["database", "keeper"])
+def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tmp_path: Path, lost: str) -> None:
+    """The keeper has forgotten the jobs of an older copy of the database, or its files are gone."""
+    run = Run(daemon, code, tmp_path, trials=6, steps=4, pause_s=0.7, trialConcurrency=6, tuner={"name": "Random"})
+    daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING") == 6)
+    daemon.terminate()
+    if lost == "database":
+        shutil.copytree(run.database.parent, tmp_path / "copy")
+        daemon.start()
+        daemon.wait(run.id, "DONE")
+        daemon.terminate()
+        shutil.rmtree(run.database.parent)
+        shutil.copytree(tmp_path / "copy", run.database.parent)
+    else:
+        until(lambda: len(_ended_commands(run.folder)) == 6)
+        end_all(str(daemon.data))
+        shutil.rmtree(daemon.data / "keeper")
+    daemon.start()
+    daemon.wait(run.id, "DONE")
+    assert picked(daemon.trials(run.id), "status", "attempt") == [("SUCCEEDED", 1)] * 6
+    assert all("knows nothing of this job" in message for (message,) in picked(daemon.trials(run.id), "message"))
+    trial_notes.check_results(daemon, run.id, run.notes)
