@@ -612,6 +612,7 @@ def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tm
         shutil.copytree(run.database.parent, tmp_path / "copy")
         daemon.start()
         daemon.wait(run.id, "DONE")
+        until(lambda: not [*(daemon.data / "keeper" / "jobs").glob("*.jsonl")])
         daemon.terminate()
         shutil.rmtree(run.database.parent)
         shutil.copytree(tmp_path / "copy", run.database.parent)
@@ -622,5 +623,6 @@ def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tm
     daemon.start()
     daemon.wait(run.id, "DONE")
     assert picked(daemon.trials(run.id), "status", "attempt") == [("SUCCEEDED", 1)] * 6
-    assert all("knows nothing of this job" in message for (message,) in picked(daemon.trials(run.id), "message"))
+    messages = [trial["message"] for trial in daemon.trials(run.id)]
+    assert ["knows nothing of this job" in message for message in messages] == [True] * 6, messages
     trial_notes.check_results(daemon, run.id, run.notes)
