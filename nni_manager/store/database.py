@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.clock import Durations
-from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from nni_manager.domain.errors import StoreGone, StoreUnavailable
 from nni_manager.store.connection import (
     Connection,
     classified,
@@ -259,8 +259,8 @@ class Database:
         except OSError:
             return False  # SQLite reports it
 
-    def _gone(self) -> StoreCorrupt:
-        return StoreCorrupt(f"the database {self.path} was removed or exchanged while it was open; put it back")
+    def _gone(self) -> StoreGone:
+        return StoreGone(f"the database {self.path} was removed or exchanged while it was open; put it back")
 
     def _give_up(self, connection: Connection | None, batch: list[Write[Any]], error: Exception) -> Connection | None:
         for write in batch:

@@ -134,7 +134,7 @@ class Folder:
             raise StoreUnavailable(f"the folder {self.path} cannot be read ({error.strerror})") from error
         if not is_there:
             what, where = ("database", database) if self.path.exists() else ("folder", self.path)
-            raise NotFound(f"the {what} of experiment {self.path.name} is gone: {where}; put it back")
+            raise NotFound(f"the {what} of experiment {self.path.name} is gone: {where}")
         require_content(database)
         return database
 

@@ -18,7 +18,7 @@ _PAUSE_S = 0.5
 
 
 class Readers:
-    """For any thread. `may_change`: as `connect_readonly` takes it."""
+    """Used from any thread. `may_change`: as `connect_readonly` takes it."""
 
     def __init__(self, path: Path, *, may_change: bool) -> None:
         self._path = path

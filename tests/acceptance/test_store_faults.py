@@ -626,3 +626,20 @@ def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tm
     messages = [trial["message"] for trial in daemon.trials(run.id)]
     assert ["knows nothing of this job" in message for message in messages] == [True] * 6, messages
     trial_notes.check_results(daemon, run.id, run.notes)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["at work", "at the start"])
+def test_database_put_back_opens_the_experiment_again(
+    daemon: Daemon, code: Path, tmp_path: Path, is_killed: bool
+) -> None:
+    run = Run(daemon, code, tmp_path)
+    run.wait_for_progress()
+    if is_killed:
+        daemon.kill()
+    folder = run.database.parent.rename(tmp_path / "away")
+    if is_killed:
+        daemon.start()
+    until(lambda: _entry(daemon, run.id)["errors"])
+    folder.rename(run.database.parent)
+    until(lambda: not _entry(daemon, run.id)["errors"])
+    run.check_end()

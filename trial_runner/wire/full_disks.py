@@ -16,7 +16,7 @@ def reason(error: OSError, place: object = "") -> str:
 
 
 def no_inodes(path: str) -> str:
-    """That the file system of a path, which need not exist, takes no more files; empty: it does, or cannot be asked."""
+    """The sentence for a file system that takes no more files; empty: it does. `path` need not exist."""
     place = os.path.abspath(path)
     while True:
         try:

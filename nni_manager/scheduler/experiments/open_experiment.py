@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import is_reference
-from nni_manager.domain.errors import Conflict, InvalidInput, StoreCorrupt
+from nni_manager.domain.errors import Conflict, InvalidInput, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import (
     ExperimentSpec,
     ExperimentStatus,
@@ -36,6 +36,7 @@ from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services
 from nni_manager.store.experiment.services import ServiceRow
 from nni_manager.store.folder import Folder, Ownership
+from nni_manager.store.index import list_summary
 from nni_manager.store.migrate import migrate
 from nni_manager.store.private import Kept
 from trial_runner.wire.backoff import Backoff
@@ -218,6 +219,14 @@ class OpenExperiment:
                 await self._restart.wait()
         self._failed.clear()
         self.fault = ""
+
+    async def results(self) -> str:
+        """The results that lists show once it is closed; empty when they cannot be read."""
+        try:
+            return await self.database.read(list_summary.text_of)
+        except StoreError as error:
+            log.warning("lists will not show the results of experiment %s: %s", self.id, error)
+            return ""
 
     async def close(self) -> None:
         await self._services.close_code()

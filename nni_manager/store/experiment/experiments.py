@@ -78,6 +78,12 @@ def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
     return tuple(ExperimentWarning(**one) for one in json.loads(text))
 
 
+def begin_stop(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Has the experiment end its trials; quiet for a stopped one."""
+    if load(connection).status is not ExperimentStatus.STOPPED:
+        set_status(connection, ExperimentStatus.STOPPING, now_ms)
+
+
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     """The folder may have been moved since it was written."""
     connection.execute("UPDATE experiment SET folder = ?", (folder,))
