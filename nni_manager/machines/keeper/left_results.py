@@ -38,7 +38,10 @@ async def left_lines(request: Request, folder: str, stored: Mapping[str, int]) -
 
     `stored`: bytes of each outbox. Raises PlatformUnavailable.
     """
-    listed = (await request("files", attempt_directory=folder))["files"]
+    try:
+        listed = (await request("files", attempt_directory=folder))["files"]
+    except SubmitRejected:  # a folder that the keeper does not look into
+        return
     for file in [name for name in listed if is_outbox(spelled(name))] + [protocol.METRICS_FILE]:
         outbox = newest_name(spelled(file), stored)
         with suppress(SubmitRejected):  # it is not there, or cannot be read
