@@ -14,6 +14,8 @@ from trial_runner.wire.outbox_files import Records, file_name, may_begin_at, new
 _CHUNK_BYTES = 256 * 1024
 #: So many bytes before the place where the next read begins are compared with what was there.
 _TAIL_BYTES = 64
+#: Files that a sentence names.
+_MOST_NAMED = 3
 
 
 class OutboxRecords(NamedTuple):
@@ -64,6 +66,10 @@ class Outboxes:
         self._names.clear()
         self._tails.clear()
 
+    def look_in(self, attempt_directory: str) -> None:
+        """The attempt's folder was moved there."""
+        self._attempt_directory = attempt_directory
+
     def move(self, outbox: str, offset: int) -> None:
         """The next chunk of this outbox begins there."""
         if self._offsets.get(outbox, 0) != offset:
@@ -75,25 +81,40 @@ class Outboxes:
         return dict(self._offsets)
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
-        """New records. A caller that stops in between goes on there next time. `is_all`: the outboxes are complete."""
+        """New records. A caller that stops in between goes on there next time.
+
+        `is_all`: the outboxes are complete; one last outbox then says what could not be read, or is gone.
+        """
         self._has_failed = False
+        found = outbox_files.NOTHING
         try:
             folder = OpenFolder(self._attempt_directory)
-        except FileNotFoundError:
-            return
         except OSError as error:
-            self._note_failure(self._attempt_directory, error)
+            self._note_failure(self._attempt_directory, error, is_said=is_all)
         else:
             with folder:
-                for outbox in self._present(folder).names:
+                found = self._present(folder)
+                for outbox in found.names:
                     chunk = self._next_chunk(folder, outbox, is_all)
                     while chunk is not None:
                         yield chunk
                         chunk = None if self._is_at_end else self._next_chunk(folder, outbox, is_all)
-        is_partial = self._has_too_many or self._has_failed
-        if is_all and is_partial and not self._offsets.get(protocol.NOT_READ_OUTBOX):
-            self._offsets[protocol.NOT_READ_OUTBOX] = len(protocol.NOT_READ)
-            yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, len(protocol.NOT_READ), [protocol.NOT_READ])
+        lines = self._doubts(found) if is_all else []
+        if lines and not self._offsets.get(protocol.NOT_READ_OUTBOX):
+            self._offsets[protocol.NOT_READ_OUTBOX] = size = sum(map(len, lines))
+            yield OutboxRecords(protocol.NOT_READ_OUTBOX, 0, size, lines)
+
+    def _doubts(self, found: outbox_files.Present) -> List[str]:
+        """The lines that stand for results that were not read."""
+        not_read = [protocol.NOT_READ] if self._has_too_many or self._has_failed else []
+        is_gone = not self._has_failed and outbox_files.gone(found, self._offsets)
+        return not_read + ([protocol.GONE] if is_gone else [])
+
+    def gone(self) -> str:
+        """A sentence about the folder of outboxes, or outboxes read before, that are missing now; or empty."""
+        names = outbox_files.gone(self._present(self._attempt_directory), self._offsets)
+        places = ", ".join(os.path.join(self._attempt_directory, name) for name in names[:_MOST_NAMED])
+        return "{} is gone: results may be missing".format(places) if names else ""
 
     def names(self) -> List[str]:
         """The outboxes that there are now, as `wire.outbox_files` spells them; those that were read before come first,
@@ -130,9 +151,10 @@ class Outboxes:
         self._offsets[name] = start + records.length
         return OutboxRecords(name, start, start + records.length, records.texts)
 
-    def _note_failure(self, path: str, error: OSError) -> None:
+    def _note_failure(self, path: str, error: OSError, is_said: bool = True) -> None:
         self._has_failed = self._has_failed or not isinstance(error, FileNotFoundError)
-        self._log("{} cannot be read: {}".format(path, error.strerror))
+        if is_said or self._has_failed:
+            self._log("{} cannot be read: {}".format(path, error.strerror))
 
     def _name_of(self, file: str) -> str:
         if file not in self._names:

@@ -287,10 +287,11 @@ MAX_SENTENCES = 20
 #: line stands in its place.
 MAX_RECORD = 4 * 1024 * 1024
 TOO_LONG = '{"type":"too long"}'
-#: Name that stands for files beside the outboxes, and the only line of it: there are more than are looked at, and those
-#: that were never read before may hold results.
+#: Name that stands for files beside the outboxes, and its lines: there are more than are looked at, and those that were
+#: never read before may hold results; the folder of outboxes, or an outbox that was read before, is gone.
 NOT_READ_OUTBOX = "outbox/.not-read"
 NOT_READ = '{"type":"not read"}'
+GONE = '{"type":"gone"}'
 #: Bytes of lines in one post; a single longer line goes alone.
 MAX_METRICS_POST = 256 * 1024
 #: Bytes of a log in one post.

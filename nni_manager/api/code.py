@@ -27,7 +27,7 @@ from nni_manager.api.context import Context
 from nni_manager.api.errors import KNOWN_QUERY, documented
 from nni_manager.api.schemas.daemon import Code, Error
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
-from trial_runner.wire import removal
+from trial_runner.wire import full_disks, removal
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def _classified(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailable(
-            f"the code cannot be stored in {root} ({error.strerror}); make room, try again"
+            f"the code cannot be stored in {root} ({full_disks.reason(error, root)}); make room, try again"
         ) from error
 
 
@@ -228,5 +228,7 @@ async def _write(parts: AsyncIterator[bytes], path: Path) -> str:
                 digest.update(part)
                 await file.write(part)
     except OSError as error:
-        raise StoreUnavailable(f"the code cannot be stored ({error.strerror}); make room, try again") from error
+        raise StoreUnavailable(
+            f"the code cannot be stored ({full_disks.reason(error, path)}); make room, try again"
+        ) from error
     return digest.hexdigest()

@@ -34,6 +34,7 @@ from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Ownership
+from trial_runner.wire import full_disks
 
 log = logging.getLogger(__name__)
 
@@ -130,8 +131,9 @@ def _make_data_directory(path: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
+        reason = full_disks.reason(error, path)
         raise InvalidInput(
-            f"the data directory {path} cannot be written ({error.strerror}); choose another with --data-dir"
+            f"the data directory {path} cannot be written ({reason}); choose another with --data-dir"
         ) from None
 
 
@@ -148,7 +150,7 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
                 ) from None
             await asyncio.sleep(0.05)
         except OSError as error:
-            raise StoreUnavailable(f"{data_directory / LOCK} cannot be written ({error.strerror})") from error
+            raise StoreUnavailable(f"{data_directory / LOCK} cannot be written ({full_disks.reason(error)})") from error
 
 
 def socket_path(data_directory: Path, kind: str) -> Path:

@@ -152,6 +152,10 @@ class StoreCorrupt(StoreError):
     """The database cannot be read."""
 
 
+class StoreGone(StoreCorrupt):
+    """The database's file is gone, or another one is in its place; it may be put back."""
+
+
 class SchemaRefused(StoreError):
     """The database was written by a newer version, or by one from before the first release."""
 

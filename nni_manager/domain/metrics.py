@@ -62,8 +62,8 @@ def default_number(value: object) -> float | None:
 
 #: Placeholder of a line that is too long to be read.
 _TOO_LONG = json.loads(protocol.TOO_LONG)
-#: Placeholder of a file that is not read; the trial did not write it.
-_NOT_READ = json.loads(protocol.NOT_READ)
+#: Placeholders of files that were not read; the trial did not write them.
+_NOT_RESULTS = (json.loads(protocol.NOT_READ), json.loads(protocol.GONE))
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
 #: The cause that is reported for a line that is too long.
 TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
@@ -143,7 +143,7 @@ def _decode(lines: Sequence[str]) -> Sequence[object]:
 
 
 def _own_metric(number: int, entry: object) -> Metric | None:
-    if entry == _NOT_READ:
+    if entry in _NOT_RESULTS:
         return None
     if not isinstance(entry, dict):
         raise TypeError("not an object")

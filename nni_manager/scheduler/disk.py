@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store.folder import Folder
+from trial_runner.wire import full_disks
 
 _BLOCK = 512
 
@@ -165,6 +166,8 @@ _ROOM_S, _USE_S = 5.0, 10.0
 #: Experiments whose files are counted at once: looking at many files keeps a disk busy.
 _MOST_COUNTED = 3
 _MOST_DISKS = 64
+#: Free inodes below which a disk is held to be nearly full: those of some dozen trials.
+_FEW_INODES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,10 +179,15 @@ class FreeSpace:
     total: int
     #: Below which it is little; 0: never.
     least: int
+    #: Files that fit; None: any number.
+    free_inodes: int | None = None
 
     @property
     def sentence(self) -> str:
         """What is wrong and what to do; empty: there is room."""
+        if self.free_inodes is not None and self.free_inodes < _FEW_INODES:
+            few = full_disks.few_inodes(str(self.folder), self.free_inodes)
+            return f"{few}, for instance with `nnictl experiment prune`"
         if self.free >= self.least:
             return ""
         return (
@@ -206,7 +214,13 @@ class Disk:
         path = folder or self._data_directory
         found = await self._rooms.ask(path, partial(os.statvfs, path), self._room_s)
         size = found.f_frsize
-        return FreeSpace(folder=path, free=found.f_bavail * size, total=found.f_blocks * size, least=self._least)
+        return FreeSpace(
+            folder=path,
+            free=found.f_bavail * size,
+            total=found.f_blocks * size,
+            least=self._least,
+            free_inodes=full_disks.free_inodes(found),
+        )
 
     async def use_of(self, folder: Folder) -> DiskUse:
         """What an experiment takes; up to a minute old. Raises StoreUnavailable after some seconds; counting goes on

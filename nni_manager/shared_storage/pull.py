@@ -25,6 +25,7 @@ from nni_manager.shared_storage import runner_folder
 from nni_manager.shared_storage.runner_folder import End
 from trial_runner import protocol
 from trial_runner.wire import outbox_files, stderr_end
+from trial_runner.wire.outbox_files import Present
 
 log = logging.getLogger(__name__)
 
@@ -211,8 +212,8 @@ class Pull:
         is_last = end is not None or attempt.give_up_at is not None
         known = [*offsets, *(end.outboxes or () if end is not None else ())]
         found = await asyncio.to_thread(outbox_files.present, str(attempt.folder), known)
-        if is_last and not found.is_complete:
-            await self._tell_of_unread_files(attempt)
+        if is_last:
+            await self._tell_of_unread_files(attempt, found, end)
         for outbox in found.names:
             size = end.outboxes.get(outbox, 0) if end is not None and end.outboxes is not None else None
             try:
@@ -249,11 +250,17 @@ class Pull:
         offsets[outbox] = stretch.end
         return True
 
-    async def _tell_of_unread_files(self, attempt: _PulledJob) -> None:
-        name, line = protocol.NOT_READ_OUTBOX, protocol.NOT_READ
-        if attempt.offsets is not None and name not in attempt.offsets:
-            await self._host.deliver(attempt.job_name, name, 0, len(line), (line,), container=attempt.container)
-            attempt.offsets[name] = len(line)
+    async def _tell_of_unread_files(self, attempt: _PulledJob, found: Present, end: End | None) -> None:
+        name, offsets = protocol.NOT_READ_OUTBOX, attempt.offsets
+        if offsets is None or name in offsets:
+            return
+        lines = [] if found.is_complete else [protocol.NOT_READ]
+        if end is not None and end.lacks_read(offsets):
+            lines.append(protocol.GONE)
+        if lines:
+            size = sum(map(len, lines))
+            await self._host.deliver(attempt.job_name, name, 0, size, lines, container=attempt.container)
+            offsets[name] = size
 
     async def _copy_logs(self, attempt: _PulledJob) -> int:
         """Copies what is new of the logs; answers how many bytes that was. Zeros count as printed after a while."""
@@ -294,6 +301,7 @@ class Pull:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(stderr_end.read, str(attempt.folder))
         missing = (missing_logs or {}).items()
         some = ", ".join(f"{copied} of {size} bytes of {name}" for name, (copied, size) in missing)
+        logs = f"its logs are not complete: {some} could be read in time" if some else ""
         word = {
             "exitCode": end.exit_code,
             "signal": end.signal,
@@ -302,7 +310,7 @@ class Pull:
             "endedMs": end.ended_ms,
             "outboxes": attempt.offsets or {} if end.outboxes is None else end.outboxes,
             "container": end.container,
-            "doubt": f"its logs are not complete: {some} could be read in time" if some else "",
+            "doubt": "; ".join(filter(None, (logs, end.gone))),
             "wasStarted": end.was_started,
         }
         await self._host.exited(attempt.job_name, json.dumps(word))

@@ -30,6 +30,8 @@ _COPY_BYTES = 1024 * 1024
 _MOST_BYTES = 2**53
 #: Bytes of `runner.json` and `exit.json` that are read: each names up to `protocol.MOST_OUTBOXES` outboxes.
 _REPORT_BYTES = 1024 * 1024
+#: Characters of a runner's sentence that are taken.
+_MOST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,17 @@ class End:
     #: Bytes of each outbox and log that there are to be read; None: it does not say.
     outboxes: Mapping[str, int] | None
     logs: Mapping[str, int]
+    #: What was missing of its outboxes; empty: nothing, or it does not say.
+    gone: str
+
+    def lacks_read(self, offsets: Mapping[str, int]) -> bool:
+        """Whether the runner found less of an outbox than was read of it (`offsets`)."""
+        there = self.outboxes
+        if there is None or len(there) >= protocol.MOST_OUTBOXES:
+            return False
+        return any(
+            offset > there.get(name, 0) for name, offset in offsets.items() if is_outbox(name) and "/." not in name
+        )
 
 
 def read_registration(folder: Path) -> Registration | None:
@@ -89,7 +102,12 @@ def read_end(folder: Path) -> End | None:
         # any other file is never read, and so never waited for
         outboxes=sizes and {name: size for name, size in sizes.items() if is_outbox(name)},
         logs=_sizes(report.get("logs")) or {},
+        gone=_sentence(report.get("gone")),
     )
+
+
+def _sentence(told: object) -> str:
+    return told[:_MOST_CHARACTERS] if isinstance(told, str) else ""
 
 
 def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:

@@ -10,6 +10,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from trial_runner.wire import full_disks
+from trial_runner.wire.descriptors import Descriptor
 
 Connection = sqlite3.Connection
 
@@ -25,12 +27,14 @@ _TRANSIENT = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened for writing",
     sqlite3.SQLITE_PERM: "cannot be written: permission denied",
 }
+#: Those of a write that needs another file beside the database.
+_MAY_LACK_INODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
 
 def connect(path: Path) -> Connection:
     """A connection for writing. WAL with `synchronous=NORMAL`: a crash of the process loses nothing; a power failure
-    loses the last commits, which are read again from the outboxes."""
+    loses the commits since `sync_log`, which are read again from the outboxes."""
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     return _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
 
@@ -43,12 +47,20 @@ def connect_readonly(path: Path, *, may_change: bool = False) -> Connection:
     with suppress(OSError):
         if not stat.S_ISREG(path.stat().st_mode):
             raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
+    require_content(path)
     mode = "ro" if may_change or not _cannot_change(path) else "ro&immutable=1"
     with classifying(path):
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode={mode}", uri=True, timeout=5, isolation_level=None, check_same_thread=False
         )
         return _set(connection, "query_only=ON")
+
+
+def require_content(path: Path) -> None:
+    """Raises StoreCorrupt for an empty file without a write-ahead log; quiet for every other file, and for none."""
+    with suppress(OSError):
+        if path.stat().st_size == 0 and not _has_log(path):
+            raise StoreCorrupt(f"the database {path} is empty (0 bytes); restore it from a backup")
 
 
 def _cannot_change(path: Path) -> bool:
@@ -74,6 +86,28 @@ def _set(connection: Connection, *settings: str) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def sync_log(path: Path) -> None:
+    """Writes the write-ahead log of a database to the disk, with its name. Blocks. Raises OSError.
+
+    SQLite itself syncs what leaves the log. Nothing here opens the database, whose locks would end with that.
+    """
+    for synced, flags in (
+        (path.with_name(f"{path.name}-wal"), os.O_RDONLY),
+        (path.parent, os.O_RDONLY | os.O_DIRECTORY),
+    ):
+        with suppress(FileNotFoundError), Descriptor(os.open(synced, flags | os.O_CLOEXEC)) as descriptor:
+            os.fsync(descriptor)
+
+
+def restore_modes(path: Path) -> None:
+    """Gives the files beside a writable database its mode: those that SQLite made while it was read-only stay so."""
+    for suffix in ("-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        with suppress(OSError):
+            if os.access(path, os.W_OK) and not os.access(file, os.W_OK):
+                file.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 def tidy(path: Path) -> None:
@@ -105,6 +139,8 @@ def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
 
 def trouble(path: Path, error: sqlite3.DatabaseError) -> str:
     """The sentence for a transient error."""
+    if primary_code(error) in _MAY_LACK_INODES and (full := full_disks.no_inodes(str(path.parent))):
+        return f"the database {path} cannot be written: {full}"
     return f"the database {path} {_TRANSIENT[primary_code(error)]} ({error})"
 
 

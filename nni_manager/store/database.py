@@ -10,25 +10,24 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.clock import Durations
-from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from nni_manager.domain.errors import StoreGone, StoreUnavailable
 from nni_manager.store.connection import (
     Connection,
     classified,
-    classifying,
     connect,
-    connect_readonly,
     is_transient,
     left_after,
-    primary_code,
+    restore_modes,
+    sync_log,
     tidy,
     trouble,
 )
+from nni_manager.store.readers import Readers
 from trial_runner.wire.backoff import Backoff
 
 T = TypeVar("T")
@@ -100,7 +99,7 @@ _MAX_BATCH = 256
 #: All commits of this process, to any database.
 commits = Durations()
 
-_readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
+_read_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
 
 
 class Database:
@@ -111,9 +110,10 @@ class Database:
 
     def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None, *, may_change: bool = True) -> None:
         self.path = path
-        self._may_change = may_change
         #: Commits so far. It grows before a result is delivered, so a later read is never older than the value seen.
         self.commits = 0
+        #: Commits that outlast a power failure; there may be more.
+        self._synced = 0
         #: Why the file cannot be written at the moment; empty: it can.
         self.trouble = ""
         self._on_trouble = on_trouble
@@ -121,9 +121,7 @@ class Database:
         self._queue: queue.SimpleQueue[Write[Any] | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._closing = threading.Event()
-        self._idle_readers: list[Connection] = []
-        #: Grows when readers are dropped; a reader of an earlier age is closed after use.
-        self._reader_age = 0
+        self._readers = Readers(path, may_change=may_change)
         #: The file that was opened for writing; None: none yet.
         self._file: os.stat_result | None = None
 
@@ -159,13 +157,20 @@ class Database:
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Runs `function` on a read-only connection, in a thread; sees committed data."""
-        return await self._loop.run_in_executor(_readers, self._read, function)
+        return await self._loop.run_in_executor(_read_threads, self._read, function)
+
+    async def sync(self) -> None:
+        """Returns when all commits so far outlast a power failure. Raises OSError."""
+        commits = self.commits
+        if commits > self._synced:
+            await asyncio.to_thread(sync_log, self.path)
+            self._synced = max(self._synced, commits)
 
     async def close(self) -> None:
         """Commits queued writes (unless the file cannot be written), then closes all connections. Idempotent."""
         writer, self._writer = self._writer, None
         self._closing.set()
-        self._close_idle_readers()  # the writer last: read-only connections cannot remove the write-ahead log
+        self._readers.close()  # the writer last: read-only connections cannot remove the write-ahead log
         if writer is not None:
             self._queue.put(None)
             await self._loop.run_in_executor(None, writer.join)
@@ -182,55 +187,11 @@ class Database:
 
     def _read(self, function: Callable[[Connection], T]) -> T:
         try:
-            return self._read_present(function)
+            return self._readers.read(function)
         except StoreUnavailable as error:
             if self._is_gone():  # SQLite only says that it cannot be opened
                 raise self._gone() from error
             raise
-
-    def _read_present(self, function: Callable[[Connection], T]) -> T:
-        age = self._reader_age
-        try:
-            connection = self._idle_readers.pop()
-        except IndexError:
-            connection = connect_readonly(self.path, may_change=self._may_change)
-        try:
-            return self._read_with(connection, age, function)
-        except sqlite3.DatabaseError as error:
-            if primary_code(error) != sqlite3.SQLITE_IOERR:
-                raise classified(self.path, error) from error
-        # perhaps -wal or -shm were replaced: a fresh connection opens the present files
-        with classifying(self.path):
-            return self._read_with(connect_readonly(self.path, may_change=self._may_change), age, function)
-
-    def _read_with(self, connection: Connection, age: int, function: Callable[[Connection], T]) -> T:
-        """Runs `function`; closes a connection that failed, and keeps the others."""
-        try:
-            found = function(connection)
-        except sqlite3.DatabaseError:
-            connection.close()
-            raise
-        except BaseException:
-            self._give_back(connection, age)
-            raise
-        self._give_back(connection, age)
-        return found
-
-    def _give_back(self, connection: Connection, age: int) -> None:
-        self._idle_readers.append(connection)
-        if self._closing.is_set() or age != self._reader_age:  # asked afterwards: meanwhile all may have been closed
-            self._close_idle_readers()
-
-    def _drop_readers(self) -> None:
-        """Closes all idle readers. A reader opened while the files were read-only keeps the write-ahead log's index
-        read-only for every connection of this process."""
-        self._reader_age += 1
-        self._close_idle_readers()
-
-    def _close_idle_readers(self) -> None:
-        with suppress(IndexError):  # several threads may be at it
-            while True:
-                self._idle_readers.pop().close()
 
     # The writer thread
 
@@ -265,7 +226,7 @@ class Database:
             try:
                 if self._is_gone():
                     return self._give_up(connection, batch, self._gone())
-                connection = connection or connect(self.path)
+                connection = connection or self._connected()
                 self._file = self._file or os.stat(self.path)
                 with commits.measured():
                     run(self.path, connection, batch or [Write(_write_nothing, None)])
@@ -274,13 +235,18 @@ class Database:
                 return connection
             except sqlite3.DatabaseError as error:
                 connection = left_after(connection, error)
-                if connection is None:
-                    self._drop_readers()
                 if not is_transient(error) or (self._closing.is_set() and backoff.failures):
                     return self._give_up(connection, batch, classified(self.path, error))
                 self._set_trouble(trouble(self.path, error))
                 batch[:] = self._refuse_impatient(batch)  # without any it is tried all the same: the trouble must end
             self._closing.wait(backoff.next_wait())
+
+    def _connected(self) -> Connection:
+        if not self.trouble:
+            return connect(self.path)
+        with self._readers.released():
+            restore_modes(self.path)
+            return connect(self.path)
 
     def _is_gone(self) -> bool:
         """Whether the file was removed or replaced; SQLite would keep writing into the removed one."""
@@ -293,8 +259,8 @@ class Database:
         except OSError:
             return False  # SQLite reports it
 
-    def _gone(self) -> StoreCorrupt:
-        return StoreCorrupt(f"the database {self.path} was removed or exchanged while it was open; put it back")
+    def _gone(self) -> StoreGone:
+        return StoreGone(f"the database {self.path} was removed or exchanged while it was open; put it back")
 
     def _give_up(self, connection: Connection | None, batch: list[Write[Any]], error: Exception) -> Connection | None:
         for write in batch:

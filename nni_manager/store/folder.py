@@ -12,6 +12,7 @@ from pathlib import Path
 from nni_manager.domain.errors import AlreadyOwned, NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit import registry
 from nni_manager.store import private
+from nni_manager.store.connection import require_content
 from trial_runner.wire import foreign_files, removal
 from trial_runner.wire.descriptors import try_lock
 from trial_runner.wire.foreign_files import NotRegular
@@ -70,6 +71,12 @@ def _text(field: bytes) -> str:
 _DATABASES = "databases"
 #: Entries that an experiment's folder may have.
 _OURS = ("db", "log", "trials", "checkpoint", "code", "environments", "labels.json", *private.FILES)
+#: Folders that an open experiment writes into → what is lost when one is missing.
+_LOST = {
+    "log": "its earlier log is lost",
+    "trials": "logs and unread results of its trials are lost; put the folder back if you have a copy",
+    "checkpoint": "what the tuner keeps there is lost; put the folder back if you have a copy",
+}
 #: Files that NNI's launcher makes in ``log``.
 _OF_LAUNCHER = {"experiment.log", "nnictl_stdout.log", "nnictl_stderr.log"}
 _POINTER_BYTES = 64 * 1024
@@ -118,7 +125,8 @@ class Folder:
         return self.path / private.FILE if elsewhere is None else elsewhere.with_name(private.FILE)
 
     def require_database(self) -> Path:
-        """The database's path. Raises NotFound when it is missing, StoreUnavailable when that cannot be checked."""
+        """The database's path. Raises NotFound when it is missing, StoreCorrupt when it is empty, StoreUnavailable when
+        that cannot be checked."""
         try:
             database = self.database
             is_there = database.exists()
@@ -127,6 +135,7 @@ class Folder:
         if not is_there:
             what, where = ("database", database) if self.path.exists() else ("folder", self.path)
             raise NotFound(f"the {what} of experiment {self.path.name} is gone: {where}")
+        require_content(database)
         return database
 
     @property
@@ -173,6 +182,15 @@ class Folder:
             # first: a removal of a half-made folder finds the rest by it
             foreign_files.write_whole(os.path.realpath(self._pointer.parent), self._pointer.name, pointer.encode())
             home.mkdir(mode=0o700, parents=True)
+
+    def make_missing(self) -> list[str]:
+        """Makes missing folders that are written into; answers sentences about what is lost. Raises OSError."""
+        made = []
+        for name in _LOST:
+            with suppress(FileExistsError):
+                (self.path / name).mkdir(mode=0o700)
+                made.append(name)
+        return [f"the folder {self.path / name} was missing and is made again: {_LOST[name]}" for name in made]
 
     def _link_trials(self) -> None:
         """Links the trials where NNI 3.0 has those of this machine: scripts build that path."""

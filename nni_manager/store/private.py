@@ -19,6 +19,7 @@ from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit.owner import is_ours
 from nni_manager.platform_kit.secret_texts import PrivateText
 from nni_manager.store.connection import classifying
+from trial_runner.wire import full_disks
 
 #: Its name, and its journal, which a killed process leaves behind.
 FILE, JOURNAL = "private.sqlite", "private.sqlite-journal"
@@ -177,4 +178,4 @@ def _said(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be written ({error.strerror})") from error
+        raise StoreUnavailable(f"{path} cannot be written ({full_disks.reason(error, path)})") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -578,6 +579,40 @@ def test_overwritten_outbox_is_reported_on_its_trial(bench: Bench, second: str) 
     assert "outbox/main.jsonl became shorter or another file" in ended["message"]
     assert ended["finalResult"] == (None if second == "0.25e" else second)
     assert "results of job" in bench.log() and "with >> in a shell" in bench.log()
+
+
+@pytest.mark.parametrize("removed", ["", "outbox", "outbox/main.jsonl"], ids=["folder", "outboxes", "outbox"])
+def test_removed_outbox_is_reported_on_its_trial(bench: Bench, removed: str) -> None:
+    gate = bench.gates / "gate"
+    line = '{"type":"intermediate","value":0.5}'
+    bench.start(f"echo '{line}' >> $NNI_OUTBOX; until [ -e {gate} ]; do sleep 0.02; done")
+    bench.daemon.wait_for(bench.id, lambda _: bench.results())
+    (trial,) = bench.trials()
+    path = bench.daemon.data / bench.id / "trials" / trial["id"] / removed
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    gate.touch()
+    ended = bench.end()
+    assert "was gone when the job ended" in ended["message"]
+
+
+def test_moved_data_directory_keeps_results_of_running_jobs(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    (tmp_path / "moved").mkdir()
+    bench, gate = Bench(daemon, code, tmp_path / "moved"), tmp_path / "gate"
+    lines = [f'{{"type":"{type_}","value":{value}}}' for type_, value in (("intermediate", 0.5), ("final", 0.75))]
+    wait = f"until [ -e {gate} ]; do sleep 0.02; done"
+    bench.start(f"exec 3>>$NNI_OUTBOX; echo '{lines[0]}' >&3; {wait}; echo '{lines[1]}' >&3")
+    daemon.wait_for(bench.id, lambda _: bench.results())
+    daemon.terminate()
+    daemon.data = daemon.data.rename(tmp_path / "moved" / "data")
+    daemon.start()
+    gate.touch()
+    ended = bench.end()
+    assert (ended["status"], ended["finalResult"], ended["message"]) == ("SUCCEEDED", "0.75", "")
+
+
+def test_trial_without_a_report_has_no_doubt(bench: Bench) -> None:
+    ended = bench.run("true")
+    assert (ended["status"], "gone" in ended["message"]) == ("SUCCEEDED", False)
 
 
 def test_edited_code_is_named_and_each_trial_has_its_state(bench: Bench) -> None:

@@ -564,3 +564,82 @@ def _during(seconds: float, holds: Callable[[], bool]) -> None:
     while time.monotonic() < deadline:
         assert holds()
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("names", [("log",), ("log", "checkpoint"), ("log", "trials", "code")], ids="+".join)
+def test_removed_folders_are_made_when_the_experiment_opens(
+    daemon: Daemon, code: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    run = Run(daemon, code, tmp_path, trials=4, steps=1)
+    daemon.wait(run.id, "DONE")
+    daemon.kill()
+    for name in names:
+        shutil.rmtree(run.folder / name, ignore_errors=True)
+    daemon.start()
+    assert run.ask("PATCH", "", json={"maxTrialNumber": 6}).status_code == 200
+    daemon.wait_for(run.id, lambda state: state["counts"].get("SUCCEEDED") == 6)
+    log = (run.folder / "log" / "nnimanager.log").read_text()
+    for name in names:
+        assert name == "code" or f"the folder {run.folder / name} was missing" in log
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_empty_database_is_named_everywhere(daemon: Daemon, code: Path, tmp_path: Path, is_open: bool) -> None:
+    run = _small_run(daemon, code, tmp_path / "run")
+    daemon.wait(run.id, "DONE")
+    if not is_open:
+        run.stop()
+    assert daemon.terminate() == 0
+    run.database.write_bytes(b"")
+    daemon.start()
+    with daemon.client() as client:
+        for path in ("", "/trials", "/metrics"):
+            answer = client.get(f"/api/v1/experiments/{run.id}{path}")
+            assert f"{run.database} is empty (0 bytes); restore it from a backup" in answer.text
+            assert "TypeError" not in answer.text
+        refused = client.post(f"/api/v1/experiments/{run.id}/resume")
+        assert (refused.is_success, "is empty (0 bytes)" in refused.text) == (False, True)
+    assert run.database.read_bytes() == b"", "it is left as it is"
+
+
+@pytest.mark.parametrize("lost", ["database", "keeper"])
+def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tmp_path: Path, lost: str) -> None:
+    """The keeper has forgotten the jobs of an older copy of the database, or its files are gone."""
+    run = Run(daemon, code, tmp_path, trials=6, steps=4, pause_s=0.7, trialConcurrency=6, tuner={"name": "Random"})
+    daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING") == 6)
+    daemon.terminate()
+    if lost == "database":
+        shutil.copytree(run.database.parent, tmp_path / "copy")
+        daemon.start()
+        daemon.wait(run.id, "DONE")
+        until(lambda: not [*(daemon.data / "keeper" / "jobs").glob("*.jsonl")])
+        daemon.terminate()
+        shutil.rmtree(run.database.parent)
+        shutil.copytree(tmp_path / "copy", run.database.parent)
+    else:
+        until(lambda: len(_ended_commands(run.folder)) == 6)
+        end_all(str(daemon.data))
+        shutil.rmtree(daemon.data / "keeper")
+    daemon.start()
+    daemon.wait(run.id, "DONE")
+    assert picked(daemon.trials(run.id), "status", "attempt") == [("SUCCEEDED", 1)] * 6
+    messages = [trial["message"] for trial in daemon.trials(run.id)]
+    assert ["knows nothing of this job" in message for message in messages] == [True] * 6, messages
+    trial_notes.check_results(daemon, run.id, run.notes)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["at work", "at the start"])
+def test_database_put_back_opens_the_experiment_again(
+    daemon: Daemon, code: Path, tmp_path: Path, is_killed: bool
+) -> None:
+    run = Run(daemon, code, tmp_path)
+    run.wait_for_progress()
+    if is_killed:
+        daemon.kill()
+    folder = run.database.parent.rename(tmp_path / "away")
+    if is_killed:
+        daemon.start()
+    until(lambda: _entry(daemon, run.id)["errors"])
+    folder.rename(run.database.parent)
+    until(lambda: not _entry(daemon, run.id)["errors"])
+    run.check_end()

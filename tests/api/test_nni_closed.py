@@ -16,6 +16,7 @@ from nni_manager.api.nni.trials import GrowingList, ListCache, trial_rows
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments import closed, experiment_folder
 from nni_manager.store import database as databases
+from nni_manager.store import readers
 from nni_manager.store.connection import connect
 from nni_manager.store.index import index
 from tests.api.world import World
@@ -33,13 +34,13 @@ def path(id_: str, name: str) -> str:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Databases in the order in which they were opened for reading."""
     found: list[Path] = []
-    connect_readonly = databases.connect_readonly
+    connect_readonly = readers.connect_readonly
 
     def noting(path: Path, **options: bool) -> sqlite3.Connection:
         found.append(path)
         return connect_readonly(path, **options)
 
-    monkeypatch.setattr(databases, "connect_readonly", noting)
+    monkeypatch.setattr(readers, "connect_readonly", noting)
     return found
 
 
@@ -85,7 +86,7 @@ async def test_lists_are_assembled_once(api: httpx.AsyncClient, world: World) ->
         experiment = world.supervisor.closed_ones.kept("seeded")
         assert experiment is not None
         statements: list[str] = []
-        (connection,) = experiment.database._idle_readers
+        (connection,) = experiment.database._readers._idle
         connection.set_trace_callback(statements.append)
         assert (await api.get(path("seeded", name))).content == whole
         connection.set_trace_callback(None)
@@ -155,7 +156,7 @@ async def test_database_is_closed_on_resume_and_delete(api: httpx.AsyncClient, w
         experiment = world.supervisor.closed_ones.kept("seeded")
         assert experiment is not None
         await end("seeded")
-        assert not experiment.database._idle_readers and world.supervisor.closed_ones.kept("seeded") is None
+        assert not experiment.database._readers._idle and world.supervisor.closed_ones.kept("seeded") is None
         if world.commands.at_work("seeded"):
             await world.commands.stop("seeded")
     assert not folder.path.exists()
@@ -192,7 +193,7 @@ async def test_unchanged_index_is_not_read(api: httpx.AsyncClient, world: World)
     await world.add("seeded")
     await api.get(path("seeded", "trial-jobs"))
     asked: list[Any] = []
-    (connection,) = world.supervisor.index._idle_readers
+    (connection,) = world.supervisor.index._readers._idle
     connection.set_trace_callback(asked.append)
     await api.get(path("seeded", "trial-jobs"))
     assert asked == []

@@ -137,9 +137,8 @@ async def test_a_database_in_trouble_is_seen(world: World, api: httpx.AsyncClien
 async def test_unreadable_metrics_are_left_out(world: World, api: httpx.AsyncClient) -> None:
     id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
     for database in (world.supervisor.find(id_).database, world.supervisor.index):
-        while database._idle_readers:
-            database._idle_readers.pop().close()
-        database.path = Path("/nowhere/at/all")
+        database._readers.close()
+        database.path = database._readers._path = Path("/nowhere/at/all")
     samples = await scrape(api)
     assert not [name for name, _ in samples if name in ("nni_manager_trials", "nni_manager_experiments")]
     assert value(samples, "nni_manager_uptime_seconds") > 0

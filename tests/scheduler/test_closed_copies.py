@@ -73,7 +73,7 @@ async def test_an_experiment_is_evicted_while_a_read_of_it_waits(ones: Ones, mon
     await ones.entry("exp1")
     free, first, second = threading.Event(), asyncio.Event(), asyncio.Event()
     with ThreadPoolExecutor(1) as readers:
-        monkeypatch.setattr(database, "_readers", readers)
+        monkeypatch.setattr(database, "_read_threads", readers)
         readers.submit(free.wait, 20)
         reads = [asyncio.create_task(ones.count("exp0", first))]
         await first.wait()
@@ -88,7 +88,7 @@ async def test_a_release_is_cancelled_while_a_read_waits(ones: Ones, monkeypatch
     trials = await ones.count("exp0")
     free, chosen = threading.Event(), asyncio.Event()
     with ThreadPoolExecutor(1) as readers:
-        monkeypatch.setattr(database, "_readers", readers)
+        monkeypatch.setattr(database, "_read_threads", readers)
         readers.submit(free.wait, 20)
         reading = asyncio.create_task(ones.count("exp0", chosen))
         await chosen.wait()

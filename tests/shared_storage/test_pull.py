@@ -347,6 +347,20 @@ async def test_a_file_that_seems_shorter_for_a_while_costs_nothing(attempt: Atte
     assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', FINAL]
 
 
+@pytest.mark.parametrize("there", [{}, {MAIN: 2}], ids=["removed", "shortened"])
+async def test_outbox_the_runner_misses_at_the_end_is_said(attempt: Attempt, there: dict[str, int]) -> None:
+    attempt.greet()
+    attempt.report('{"a": 1}\n')
+    await attempt.look()
+    os.truncate(attempt.folder / MAIN, 2)
+    if not there:
+        (attempt.folder / MAIN).unlink()
+    attempt.exit(0, outboxes=there, logs={}, gone="outbox is gone")
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, protocol.NOT_READ_OUTBOX) == [protocol.GONE]
+    assert attempt.word["doubt"] == "outbox is gone"
+
+
 async def test_a_stale_outbox_holds_up_neither_the_others_nor_the_end(
     attempt: Attempt, caplog: pytest.LogCaptureFixture
 ) -> None:

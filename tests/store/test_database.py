@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -19,10 +20,13 @@ import pytest
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store import database as module
+from nni_manager.store import readers
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 
 pytestmark = pytest.mark.timeout(20)
+
+ROOT = Path(__file__).parents[2]
 
 
 def insert(number: int) -> Callable[[Connection], int]:
@@ -264,7 +268,7 @@ async def test_reader_of_a_read_only_time_does_not_block_writes(
         uri = f"{path.as_uri()}?mode=ro&readonly_shm=1"
         return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
-    monkeypatch.setattr(module, "connect_readonly", open_file)
+    monkeypatch.setattr(readers, "connect_readonly", open_file)
     assert await database.read(numbers) == [7]
     monkeypatch.undo()
     assert await database.write(insert(1)) == 1
@@ -400,16 +404,11 @@ async def test_a_reader_that_comes_back_while_all_are_closed_is_closed(file: Pat
     database = Database(file)
     opened: list[Connection] = []
 
-    class Shelf(list[Connection]):
-        """The database is closed between a reader's question whether it is and its return."""
+    def close_meanwhile(connection: Connection) -> None:
+        opened.append(connection)
+        database._readers.close()
 
-        def append(self, connection: Connection) -> None:
-            database._closing.set()
-            super().append(connection)
-
-    database._idle_readers = Shelf()
-    await database.read(opened.append)
-    assert database._idle_readers == []
+    await database.read(close_meanwhile)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
     await database.close()
@@ -569,3 +568,63 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(file: Path) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         connection.close()
     assert stored > 6
+
+
+#: Runs as a user whom modes hold back: reads while files are read-only, then writes within 3 s of their modes' return.
+_READ_ONLY_FOR_A_WHILE = """
+import asyncio.unix_events, concurrent.futures.thread, encodings.idna, os, sys, time
+from pathlib import Path
+from nni_manager.store.connection import connect
+from nni_manager.store.database import Database
+
+path, names, pause_s = Path(sys.argv[1]), sys.argv[2].split(), float(sys.argv[3])
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+if os.fork() == 0:  # killed: its write-ahead log stays
+    connect(path).execute("CREATE TABLE t (x)")
+    if "clean" in names:
+        connect(path).close()
+    os._exit(0)
+os.wait()
+if "clean" in names:
+    connect(path).close()
+files = [path.parent / name for name in names if name != "clean"]
+
+async def reading(database):
+    while True:
+        await database.read(lambda c: (c.execute("SELECT count(*) FROM t").fetchall(), time.sleep(pause_s)))
+        await asyncio.sleep(0)
+
+async def main():
+    for file in files:
+        file.chmod(file.stat().st_mode & ~0o222)
+    database = Database(path)
+    tasks = []
+    for _ in range(3):
+        tasks.append(asyncio.create_task(reading(database)))
+        await asyncio.sleep(pause_s / 3)
+    writing = database.start_write(lambda c: c.execute("INSERT INTO t VALUES (1)"))
+    await asyncio.sleep(0.5)
+    assert database.trouble, "it is held"
+    for file in files:
+        file.chmod(file.stat().st_mode | 0o200)
+    await asyncio.wait_for(writing, 3)
+    assert not database.trouble
+    print("written")
+    os._exit(0)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "pause_s"),
+    [("clean x.sqlite", 0.01), ("x.sqlite", 0.01), ("x.sqlite x.sqlite-shm x.sqlite-wal", 0.2)],
+    ids=["files made meanwhile", "database", "overlapping reads"],
+)
+def test_reads_while_read_only_do_not_block_later_writes(names: str, pause_s: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # `tmp_path` is closed to other users
+        os.chmod(folder, 0o777)
+        command = [sys.executable, "-c", _READ_ONLY_FOR_A_WHILE, f"{folder}/x.sqlite", names, str(pause_s)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT)
+    assert done.stdout == "written\n", done.stderr

@@ -120,3 +120,26 @@ def test_remove_deletes_folders_named_after_services(tmp_path: Path) -> None:
     (folder.path / "foreign").mkdir()
     folder.remove()
     assert [path.name for path in folder.path.iterdir()] == ["foreign"]
+
+
+def test_missing_folders_are_made_and_their_loss_is_said(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    assert folder.make_missing() == []
+    for path in (folder.log, folder.trials, folder.checkpoint):
+        path.rmdir()
+    said = folder.make_missing()
+    assert [str(path) in sentence for path, sentence in zip(_written_into(folder), said, strict=True)] == [True] * 3
+    assert {path.stat().st_mode & 0o777 for path in _written_into(folder)} == {0o700}
+
+
+def _written_into(folder: Folder) -> tuple[Path, ...]:
+    return folder.log, folder.trials, folder.checkpoint
+
+
+def test_empty_database_is_named(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    folder.database.touch()
+    with pytest.raises(StoreCorrupt, match=rf"the database {folder.database} is empty \(0 bytes\); restore it"):
+        folder.require_database()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,35 @@ def test_lines_come_while_the_job_runs(keeper: KeeperProcess, client: Client) ->
     assert client.until_lines("job", 1).lines("job") == ["1"]
     gate.write_text("go\n")
     assert client.until_ended("job").lines("job") == ["2"]
+
+
+def test_removed_attempt_folder_is_said_with_the_end(keeper: KeeperProcess, client: Client) -> None:
+    gate = keeper.directory / "gate"
+    os.mkfifo(gate)
+    keeper.spawn(client, "job", f"echo 1 >> $NNI_OUTBOX; read line < {gate}")
+    client.until_lines("job", 1)
+    shutil.rmtree(keeper.attempt("job"))
+    gate.write_text("go\n")
+    assert client.until_ended("job").lines("job", protocol.NOT_READ_OUTBOX) == [protocol.GONE]
+
+
+def test_outbox_of_a_moved_folder_is_read_where_it_is(keeper: KeeperProcess, client: Client) -> None:
+    gate = keeper.directory / "gate"
+    os.mkfifo(gate)
+    keeper.spawn(client, "job", f"exec 3>>$NNI_OUTBOX; echo 1 >&3; read line < {gate}; echo 2 >&3")
+    assert client.until_lines("job", 1).lines("job") == ["1"]
+    client.close()
+    before, moved = keeper.directory, keeper.directory.with_name(f"{keeper.directory.name}-moved")
+    before.rename(moved)
+    try:
+        client = Client(moved / keeper.socket_path.name)
+        client.ask("follow", jobs={"job": {protocol.MAIN_OUTBOX: 2}})
+        (moved / "gate").write_text("go\n")
+        heard = client.until_ended("job")
+        client.close()
+        assert heard.outboxes == {("job", protocol.MAIN_OUTBOX): ["2"]}
+    finally:
+        moved.rename(before)
 
 
 def test_every_file_below_the_outbox_folder_is_an_outbox(keeper: KeeperProcess, client: Client) -> None:

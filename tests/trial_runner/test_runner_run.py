@@ -528,6 +528,18 @@ def test_a_runner_that_was_restarted_in_a_new_container_adds_to_what_is_stored(
     assert listener.statuses[-1]["outboxes"] == listener.sizes
 
 
+@pytest.mark.parametrize("removed", [protocol.OUTBOX_FOLDER, protocol.MAIN_OUTBOX])
+def test_outbox_removed_before_the_end_is_said(listener: FakeListener, runner: Runner, removed: str) -> None:
+    gate = runner.folder / "gate"
+    process = runner.start(f"{report(1)}; until [ -e {gate} ]; do sleep 0.02; done; rm -r $NNI_SYS_DIR/{removed}")
+    listener.wait_for(lambda: listener.values() == [1])
+    gate.touch()
+    assert runner.wait(process).code == 0
+    (sentence,) = listener.statuses[-1]["undelivered"]
+    assert f"{removed} is gone" in sentence
+    assert sentence == json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["gone"]
+
+
 def test_output_that_goes_to_the_trial_s_own_file_is_not_copied_for_ever(
     listener: FakeListener, runner: Runner
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def _fail(*_: Any, **__: Any) -> Any:
 
 _ALL_READ = [(protocol.MAIN_OUTBOX, [_LINE])]
 _NOT_READ = (protocol.NOT_READ_OUTBOX, [protocol.NOT_READ])
+_GONE = (protocol.NOT_READ_OUTBOX, [protocol.GONE])
 
 
 def test_folder_that_cannot_be_listed_is_read_by_name_and_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +65,37 @@ def test_failure_that_has_passed_is_not_said(folder: Path, monkeypatch: pytest.M
     assert [chunk.outbox for chunk in outboxes.chunks(True)] == [protocol.MAIN_OUTBOX]
 
 
-def test_folder_that_is_gone_or_another_thing_is_no_failure(tmp_path: Path) -> None:
-    assert _read(tmp_path / "gone", is_all=True) == []
-    (tmp_path / protocol.OUTBOX_FOLDER).symlink_to("/")
+def test_folder_missing_at_the_end_is_said_and_before_it_is_not(folder: Path, tmp_path: Path) -> None:
+    assert _read(tmp_path / "gone", is_all=True) == [_GONE]
+    assert _read(tmp_path / "gone", is_all=False) == []
+    shutil.rmtree(folder / protocol.OUTBOX_FOLDER)
+    assert _read(folder, is_all=True) == [_GONE]
+    (folder / protocol.OUTBOX_FOLDER).symlink_to("/")
+    assert _read(folder, is_all=True) == [_GONE]
+
+
+@pytest.mark.parametrize("name", [protocol.MAIN_OUTBOX, _OTHER, protocol.METRICS_FILE])
+def test_outbox_removed_after_it_was_read_is_said(folder: Path, name: str) -> None:
+    (folder / protocol.MAIN_OUTBOX).unlink()
+    outboxes = Outboxes(str(folder), lambda _: None)
+    outboxes.rewind({name: 10, "outbox/empty.jsonl": 0})
+    assert [(chunk.outbox, chunk.lines) for chunk in outboxes.chunks(True)] == [_GONE]
+    assert name in outboxes.gone()
+    assert list(outboxes.chunks(True)) == [], "once"
+
+
+def test_replaced_outbox_removed_after_it_was_read_is_said(folder: Path) -> None:
+    outboxes = Outboxes(str(folder), lambda _: None)
+    outboxes.rewind({_OTHER: 10, f"{_OTHER}/2": 5})
+    assert [chunk.lines for chunk in outboxes.chunks(True)] == [[_LINE], [protocol.GONE]]
+    outboxes.rewind({protocol.MAIN_OUTBOX: 100, f"{protocol.MAIN_OUTBOX}/2": len(_LINE) + 1})
+    assert list(outboxes.chunks(True)) == [], "its file is there"
+
+
+def test_attempt_without_a_report_is_not_said(tmp_path: Path) -> None:
+    (tmp_path / protocol.OUTBOX_FOLDER).mkdir()
     assert _read(tmp_path, is_all=True) == []
+    assert Outboxes(str(tmp_path), lambda _: None).gone() == ""
 
 
 def test_old_listing_hides_no_known_outbox(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

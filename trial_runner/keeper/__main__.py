@@ -15,6 +15,7 @@ from trial_runner import processes
 from trial_runner.keeper import lock_file
 from trial_runner.keeper.serving.listener import MAX_PATH_BYTES
 from trial_runner.keeper.serving.server import Server
+from trial_runner.wire import full_disks
 from trial_runner.wire.descriptors import try_lock
 
 READY = b"ready\n"
@@ -142,7 +143,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return serve(directory, socket_path, options.ready_fd)
     except OSError as error:
         place = " ({})".format(error.filename) if error.filename else ""
-        return _fail("The keeper of {} cannot run: {}{}.".format(directory, error.strerror or error, place))
+        return _fail("The keeper of {} cannot run: {}{}.".format(directory, full_disks.reason(error, directory), place))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -169,6 +169,7 @@ def describe(root, folder, has):
         "processors": len(os.sched_getaffinity(0)),
         "now_ms": int(time.time() * 1000),
         "disk_free_bytes": disk.f_frsize * disk.f_bavail,
+        "free_inodes": disk.f_favail if disk.f_files > 0 else None,
         "may_write": os.access(there, os.W_OK | os.X_OK),
         "home": os.path.dirname(root),
         "keeper": keeper_version(os.path.join(folder, "keeper")),

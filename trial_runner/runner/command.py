@@ -142,6 +142,8 @@ class Left(NamedTuple):
     outboxes: Dict[str, int]
     logs: Dict[str, int]
     undelivered: List[str]
+    #: Sentence about outboxes that are missing now; or empty.
+    gone: str = ""
 
 
 class Evidence(NamedTuple):

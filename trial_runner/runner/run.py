@@ -87,6 +87,8 @@ class Run:
         self._undelivered = Undelivered(say)
         self._outboxes = Outboxes(settings.system_dir, self._undelivered.add)
         self._evidence: Optional[Evidence] = None
+        #: What was missing of the outboxes when the command had ended: a sentence, or empty.
+        self._gone = ""
         self._started_ms = 0
         self._reports: Optional[OutboxForward] = None
         self._echo = Echo([Copy(self._stdout, 1), Copy(self._stderr, 2)])
@@ -176,12 +178,12 @@ class Run:
     def _exited(self) -> Dict[str, Any]:
         assert self._evidence is not None, "the tree has ended"
         sizes = {} if self._reports is None else self._reports.sizes()
-        return self._evidence.status(sizes, self._undelivered.sentences())
+        return self._evidence.status(sizes, [*filter(None, (self._gone,)), *self._undelivered.sentences()])
 
     def _write_evidence(self) -> None:
         if self._evidence is not None and not self._is_superseded:
             logs = {log.name: log.size for log in self._logs()}
-            left = Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
+            left = Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences(), self._gone)
             self._evidence.write(self._settings, left, self._say)
 
     # What happens, in the loop's thread
@@ -202,6 +204,7 @@ class Run:
 
     def _on_tree_end(self, exit_: Exit) -> None:
         self._printed.extract(True)
+        self._gone = self._outboxes.gone()
         self._evidence = Evidence.of(self._settings.system_dir, exit_, self._tree.main_pid, self._started_ms)
         self._look_at_claim()
         self._write_evidence()

@@ -7,7 +7,7 @@ files never have one spelling: text that can be stored, sent and shown everywher
 import json
 import os
 import re
-from typing import Callable, Container, Iterable, Iterator, List, NamedTuple
+from typing import Callable, Container, Iterable, Iterator, List, Mapping, NamedTuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
@@ -100,6 +100,18 @@ class Present(NamedTuple):
     folders: List[str]
     #: False: there are more files, or deeper ones, than are looked at, or than could be listed.
     is_complete: bool
+
+
+#: What is found where the attempt's folder is missing.
+NOTHING = Present([], [], True)
+
+
+def gone(found: Present, offsets: Mapping[str, int]) -> List[str]:
+    """What is missing of an attempt: the folder of outboxes, or files of which bytes were read (`offsets`)."""
+    if found.is_complete and protocol.OUTBOX_FOLDER not in found.folders:
+        return [protocol.OUTBOX_FOLDER]
+    read = {file_of(name, offsets) for name, offset in offsets.items() if offset and "/." not in name}
+    return sorted(read.difference(found.names))
 
 
 def present(folder: Folder, known: Iterable[str]) -> Present:

@@ -18,6 +18,7 @@ from nni_manager.platform_kit.lock_holder import holders
 from nni_manager.store import migrate
 from nni_manager.store.folder import Folder, is_on_network
 from nni_manager.store.index import index
+from trial_runner.wire import full_disks
 
 _CHECK = "data directory"
 _MIB = 2**20
@@ -55,7 +56,7 @@ def trouble(path: Path) -> str:
         with tempfile.TemporaryFile(dir=place) as probe:
             probe.write(b"0" * 4096)
     except OSError as error:
-        return f"{place} cannot be written ({error.strerror})"
+        return f"{place} cannot be written ({full_disks.reason(error, place)})"
     return ""
 
 
@@ -101,6 +102,8 @@ def _room(place: Path, least: int) -> CheckFinding:
     found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
     sentence = f"{free / 2**30:.1f} GiB are free"
+    if full := full_disks.no_inodes(str(place)):
+        return failure("disk", full, "remove files, or choose another data directory")
     if free < _TOO_LITTLE:
         return failure("disk", sentence, "make room, or choose another data directory")
     if free < least:

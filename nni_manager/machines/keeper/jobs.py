@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable
+from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.machines.keeper import machines, orphaned_jobs
 from nni_manager.machines.keeper.client import Listener
 from nni_manager.machines.keeper.job_events import Deliveries, ForgottenJobs, Known, job_report
+from nni_manager.machines.keeper.left_results import left_lines
 from nni_manager.machines.keeper.machines import GPU_AGE_S, KeeperConnection
 from nni_manager.machines.ledger import Reservation
 from nni_manager.machines.placement import Placement
@@ -69,6 +71,8 @@ class KeeperJobs(Listener):
         self._following = asyncio.Lock()
         self._deliveries = Deliveries(host, self._tell) if has_results else None
         self._forgotten_jobs = ForgottenJobs(self, known)
+        #: The folder of a job's attempt on the keeper's machine.
+        self.attempt_folder: Callable[[str], str] = lambda name: f"{host.folder}/trials/{attempt_directory_of(name)}"
 
     # Its life
 
@@ -255,19 +259,37 @@ class KeeperJobs(Listener):
             has_results = self._deliveries is not None
             unheard = {n: dict(at) if has_results else {} for n, at in followed.items() if n not in self._reports}
             if unheard:
-                self._note_all(await self.request("follow", jobs=unheard))
+                answer = await self.request("follow", jobs=unheard)
+                for name in self._note_all(answer):
+                    await self._lose(name, unheard.get(name, {}))
 
-    def _note_all(self, answer: dict[str, Any]) -> None:
+    def _note_all(self, answer: dict[str, Any]) -> list[str]:
+        """Returns the names of jobs that the keeper knows nothing of, though they may have run."""
         for name, job in answer["jobs"].items():
             if job["state"] in _ALIVE:
                 if name not in self._reports:  # what came right after the answer is newer
                     self._note_running(name, job, self.report_of(job))
             else:  # its end is reported after its last lines
                 self._reports.setdefault(name, _DRAINING)
+        lost = []
         for name in answer["unknown"]:
             was_preparing = name in self._preparing
             self._preparing.discard(name)
-            self._tell(name, _untaken(self.unheard_of.message) if was_preparing else self.unheard_of)
+            if was_preparing:
+                self._tell(name, _untaken(self.unheard_of.message))
+            else:
+                lost.append(name)
+        return lost
+
+    async def _lose(self, name: str, stored: Mapping[str, int]) -> None:
+        """Hands over what a job that the keeper knows nothing of left in its folder, and then its end."""
+        if self._deliveries is not None:
+            async for part in left_lines(self.request, self.attempt_folder(name), stored):
+                self._deliveries.add(name, *part)
+            if self._deliveries.hold_end(name, self.unheard_of):
+                self._reports[name] = _DRAINING
+                return
+        self._tell(name, self.unheard_of)
 
     def _note_running(self, name: str, job: dict[str, Any], report: Observation, *, is_news: bool = True) -> None:
         """Notes that a job runs or is about to, unless its end came in the moment between the keeper's answer and

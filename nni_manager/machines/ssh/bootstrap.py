@@ -59,6 +59,8 @@ class Greeting:
     environment: dict[str, str]
     now_ms: int
     disk_free_bytes: int
+    #: Files that fit there; None: any number.
+    free_inodes: int | None
     processors: int
     may_write: bool
     #: Version of the keeper that runs there; empty: none does.

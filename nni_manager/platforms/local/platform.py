@@ -174,10 +174,15 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
         return {handle: stays[folder] for handle, folder in own.items() if folder in stays}
 
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        return await asyncio.to_thread(read_stretch, Path(handle.data), name, offset, limit)
+        return await asyncio.to_thread(lambda: read_stretch(self._folder_of(handle), name, offset, limit))
 
     async def list_files(self, handle: JobHandle) -> Sequence[str]:
-        return await asyncio.to_thread(files, Path(handle.data))
+        return await asyncio.to_thread(lambda: files(self._folder_of(handle)))
+
+    def _folder_of(self, handle: JobHandle) -> Path:
+        """Where it is now: the experiment may have been copied or moved since the handle was made. Blocks."""
+        now = Path(self.jobs.attempt_folder(handle.job_name))
+        return now if now.is_dir() else Path(handle.data)
 
     async def clean(self, job_names: Sequence[str]) -> None:
         await self.jobs.clean(job_names)

@@ -18,7 +18,7 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machine_report import MachineReport
 from nni_manager.platform_kit.tasks import ended, happened
 from nni_manager.platforms.remote import trial_python
-from nni_manager.platforms.remote.machine_jobs import JobLocations, MachineJobs
+from nni_manager.platforms.remote.machine_jobs import JobLocations, MachineJobs, attempt_folder
 from nni_manager.platforms.remote.shipping import leave_storage, ship, use_storage
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
@@ -68,6 +68,7 @@ class ExperimentMachine:
         self.jobs = MachineJobs(
             host, locations, entry.address, self._on_up, self._on_down, self._explained, self.note_start, self.set_aside
         )
+        self.jobs.attempt_folder = lambda name: attempt_folder(self.folder, name)
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None

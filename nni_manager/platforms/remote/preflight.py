@@ -29,6 +29,7 @@ _LOOK_S = 58.0
 #: Seconds that clocks may differ by without a finding; more does not harm results, either.
 _SKEW_S = 60
 _LEAST_FREE_BYTES = 1024**3
+_LEAST_FREE_INODES = 500
 #: What a finding about the Python of trials is about.
 _PYTHON = "python3 of trials"
 
@@ -145,6 +146,13 @@ def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[Preflight
             fix="wait for them, or go on with them under a manager of that version",
             sentence=f"trials of a manager of version {greeting.keeper} run there, this is {protocol.VERSION}: they run"
             " on, and it gets no others until they have ended",
+        )
+    if greeting.free_inodes is not None and greeting.free_inodes < _LEAST_FREE_INODES:
+        yield PreflightFinding(
+            severity=Severity.WARNING,
+            subject=f"{host}: disk",
+            fix="remove files there",
+            sentence=f"the file system of {greeting.home} has {greeting.free_inodes or 'no'} free inodes",
         )
     if greeting.disk_free_bytes < _LEAST_FREE_BYTES:
         yield PreflightFinding(

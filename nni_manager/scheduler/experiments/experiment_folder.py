@@ -34,6 +34,7 @@ from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.nni import nni_folder, nni_format
 from nni_manager.store.private import Kept
+from trial_runner.wire import full_disks
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def make(
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)
     except (OSError, sqlite3.OperationalError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = full_disks.reason(error, folder.path) if isinstance(error, OSError) else str(error)
         raise InvalidInput(
             f"experimentWorkingDirectory: {folder.path} cannot be made ({reason}); choose a folder you may write to"
         ) from error
@@ -189,8 +190,9 @@ def _writing(folder: Folder) -> Iterator[sqlite3.Connection]:
     try:
         lock = _lock(folder)
     except OSError as error:
+        reason = full_disks.reason(error, folder.path)
         raise StoreUnavailable(
-            f"the folder {folder.path} cannot be written ({error.strerror}), so its experiment cannot go on; make it"
+            f"the folder {folder.path} cannot be written ({reason}), so its experiment cannot go on; make it"
             " writable, or copy it"
         ) from error
     try:

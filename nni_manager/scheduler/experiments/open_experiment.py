@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import is_reference
-from nni_manager.domain.errors import Conflict, InvalidInput, StoreCorrupt
+from nni_manager.domain.errors import Conflict, InvalidInput, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import (
     ExperimentSpec,
     ExperimentStatus,
@@ -36,6 +36,7 @@ from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services
 from nni_manager.store.experiment.services import ServiceRow
 from nni_manager.store.folder import Folder, Ownership
+from nni_manager.store.index import list_summary
 from nni_manager.store.migrate import migrate
 from nni_manager.store.private import Kept
 from trial_runner.wire.backoff import Backoff
@@ -219,6 +220,14 @@ class OpenExperiment:
         self._failed.clear()
         self.fault = ""
 
+    async def results(self) -> str:
+        """The results that lists show once it is closed; empty when they cannot be read."""
+        try:
+            return await self.database.read(list_summary.text_of)
+        except StoreError as error:
+            log.warning("lists will not show the results of experiment %s: %s", self.id, error)
+            return ""
+
     async def close(self) -> None:
         await self._services.close_code()
         await self._held.aclose()
@@ -230,13 +239,17 @@ async def open_experiment(
     """Locks the folder, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
     async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
-        await asyncio.to_thread(migrate, folder.database, "experiment")
+        lost = await asyncio.to_thread(folder.make_missing)
+        await asyncio.to_thread(migrate, folder.require_database(), "experiment")
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
         row, gone, kept = await database.try_write(lambda c: _load(c, folder, shared.clock()))
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
+        for sentence in lost:
+            experiment_log.current.set(row.id)
+            log.warning("%s", sentence, extra={"action": "folders"})
         environment: dict[str, str] = {}
         build = Build(
             folder=folder,
@@ -257,8 +270,6 @@ def _load(
     connection: sqlite3.Connection, folder: Folder, now_ms: int
 ) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept]:
     """(the experiment, services that left the config and still have attempts, private data), to open it with."""
-    if experiments.is_missing(connection):
-        raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
     gone = tuple(one for one in removed(services.load(connection)) if jobs.has_any(connection, one.service))

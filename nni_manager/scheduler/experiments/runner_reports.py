@@ -26,7 +26,7 @@ from nni_manager.store.experiment.metrics import Stored
 from nni_manager.store.experiment.runners import RunnerSide
 from nni_manager.store.index import index
 from trial_runner import protocol
-from trial_runner.wire import foreign_files
+from trial_runner.wire import foreign_files, full_disks
 
 T = TypeVar("T")
 
@@ -176,7 +176,9 @@ class AttemptReports:
             most = experiment.spec.max_log_bytes
             return await asyncio.to_thread(kept_logs.append, str(trials), f"{attempt}/{name}", offset, data, most)
         except OSError as error:
-            raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
+            raise StoreUnavailable(
+                f"{name} cannot be written ({full_disks.reason(error, trials)}); try again later"
+            ) from error
 
 
 def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> None:

@@ -11,7 +11,16 @@ from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from nni_manager.domain.errors import Conflict, Ending, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
+from nni_manager.domain.errors import (
+    Conflict,
+    Ending,
+    NniManagerError,
+    NotFound,
+    StoreCorrupt,
+    StoreError,
+    StoreGone,
+    StoreUnavailable,
+)
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
@@ -21,7 +30,7 @@ from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments
 from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
-from nni_manager.store.index import index, list_summary
+from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
 
 log = logging.getLogger(__name__)
@@ -78,7 +87,7 @@ class Supervisor:
                 if entry.is_open and entry.status is ExperimentStatus.STOPPED:
                     self.settle_in_background(entry.id)
                 elif entry.is_open and not await self._try_open(entry):
-                    self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
+                    self._begin_opening(entry)
             try:
                 yield
             except Exception as error:
@@ -245,8 +254,11 @@ class Supervisor:
             if entry.status is ExperimentStatus.VIEWED:
                 self.viewed.add(entry.id)
 
+    def _begin_opening(self, entry: Entry) -> None:
+        self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
+
     async def _open_later(self, entry: Entry) -> None:
-        """Retries until the disk can be written."""
+        """Retries until the disk can be written, and files that are gone were put back."""
         while True:
             await asyncio.sleep(_OPEN_AGAIN_S)
             async with self.turn(entry.id):
@@ -270,7 +282,7 @@ class Supervisor:
         """Stores the stop. On StoreError the experiment is closed."""
         now_ms = experiment.loop.now_ms
         try:
-            await experiment.database.try_write(lambda c: _stop_unless_stopped(c, now_ms))
+            await experiment.database.try_write(lambda c: experiments.begin_stop(c, now_ms))
         except BaseException:
             await experiment.close()
             raise
@@ -283,7 +295,7 @@ class Supervisor:
             ends_by_itself = isinstance(error, StoreUnavailable | OSError)
             code = HoldCode.STORE_UNAVAILABLE if ends_by_itself else HoldCode.NOT_OPEN
             self._note_not_opened(entry.id, code, str(error))
-            return not ends_by_itself
+            return not (ends_by_itself or isinstance(error, NotFound))  # a missing file may be put back
         except Exception as error:
             log.exception("opening experiment %s failed", entry.id, extra={"action": "barrier"})
             sentence = f"{error!r}; this is a fault of ours, please report it"
@@ -297,9 +309,16 @@ class Supervisor:
         self.not_opened[id] = hold
 
     async def _run(self, experiment: OpenExperiment) -> None:
+        if await self._is_gone_after(experiment) and experiment.id in self.not_opened:
+            self._begin_opening(await self.index.read(lambda c: index.get(c, experiment.id)))
+
+    async def _is_gone_after(self, experiment: OpenExperiment) -> bool:
+        """Runs the experiment; answers whether it was closed as its database is gone."""
+        is_gone = False
         try:
             await experiment.run()
         except StoreCorrupt as error:
+            is_gone = isinstance(error, StoreGone)
             log.error("experiment %s cannot go on: %s", experiment.id, error)
             sentence = f"experiment {experiment.id} cannot go on: {error}"
             self.not_opened[experiment.id] = Hold(code=HoldCode.NOT_OPEN, sentence=sentence)
@@ -313,6 +332,7 @@ class Supervisor:
             experiment.changes.note()
             self.note_closed(experiment.id)
             self.check_empty()
+        return is_gone
 
     async def _close(self, experiment: OpenExperiment) -> None:
         """Closes the experiment; its endpoint only if it is STOPPED, as one in ERROR is still viewed."""
@@ -331,7 +351,7 @@ class Supervisor:
             await self._note_left(experiment, running=True)
         elif experiment is not None:
             await self._note_abandoned(experiment)
-        results = await _results(experiment) if not is_open and experiment is not None else ""
+        results = await experiment.results() if not is_open and experiment is not None else ""
         await self.note(
             lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open, results=results)
         )
@@ -378,17 +398,3 @@ class Supervisor:
         if entry is not None and left.experiment_id not in self._open:
             await asyncio.to_thread(experiment_folder.note_ended, entry.folder, left.job_names)
             self.shared.changes.note()
-
-
-async def _results(experiment: OpenExperiment) -> str:
-    """The results that lists show of a closed experiment; empty when they cannot be read."""
-    try:
-        return await experiment.database.read(list_summary.text_of)
-    except StoreError as error:
-        log.warning("lists will not show the results of experiment %s: %s", experiment.id, error)
-        return ""
-
-
-def _stop_unless_stopped(connection: sqlite3.Connection, now_ms: int) -> None:
-    if experiments.load(connection).status is not ExperimentStatus.STOPPED:
-        experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)

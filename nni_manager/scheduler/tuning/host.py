@@ -85,6 +85,7 @@ class TunerHost:
             "NNI_LOG_DIRECTORY": str(log_folder),
         }
         try:
+            os.makedirs(log_folder, mode=0o700, exist_ok=True)
             with os.fdopen(foreign_files.open_file(str(log_folder), log_file.name, _APPENDING), "ab") as errors:
                 nni_format.nni_log_name(log_file)
                 process = await asyncio.create_subprocess_exec(

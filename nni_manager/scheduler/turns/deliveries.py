@@ -229,16 +229,25 @@ class JobMessages:
         await self._inbox.exited(job_name, runner_exit)
 
 
+#: Line of an outbox → why results may be missing.
+_DOUBTS = {
+    protocol.NOT_READ: (
+        f"some files in {protocol.OUTBOX_FOLDER}/ were not read: there are more than are looked at ({MOST_NAMES}), or"
+        " reading them failed"
+    ),
+    protocol.GONE: (
+        f"the trial's folder, or a file in {protocol.OUTBOX_FOLDER}/ that was read before, was gone when the job ended:"
+        " results may be missing; run the trial again if you need them"
+    ),
+}
+
+
 def _doubt(name: str, lines: Sequence[str]) -> str:
     """Why results may be missing although no line was broken; empty: no reason."""
-    if protocol.NOT_READ in lines:
-        return (
-            f"some files in {protocol.OUTBOX_FOLDER}/ were not read: there are more than are looked at ({MOST_NAMES}),"
-            " or reading them failed"
-        )
-    if protocol.TOO_LONG not in lines:
-        return ""
-    return f"a result of {name} was dropped: it {TOO_LONG}"
+    doubts = [_DOUBTS[line] for line in (protocol.NOT_READ, protocol.GONE) if line in lines]
+    if protocol.TOO_LONG in lines:
+        doubts.append(f"a result of {name} was dropped: it {TOO_LONG}")
+    return "; ".join(doubts)
 
 
 async def _parse(name: str, lines: Sequence[str]) -> Lines:

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 10.0
 #: Most seconds for which a job is kept while its runner still delivers logs.
 LOGS_S = 300.0
-#: Seconds for which ended jobs are collected for one forget call, which would otherwise be one per trial.
-GATHER_S = 0.25
+#: Seconds for which ended jobs are collected for one forget call, each of which syncs the database to the disk before.
+GATHER_S = 1.0
 #: Waits after a call that failed, in seconds; the last one repeats.
 _RETRY_WAITS_S = (1.0, 5.0, 30.0, 120.0)
 #: Most seconds that a closing experiment waits for this.

@@ -295,6 +295,7 @@ class TrainingService:
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
         if self.platform.capabilities.reads_files and self._trials is not None:
             await forgetting.keep_logs(self._trials, handles, self.read_file, self._max_log_bytes)
+        await self._database.sync()  # else a power failure brings their attempts back, and nothing tells how they ended
         await self.call("forget", lambda: self.platform.forget(handles))
         if self.is_removed:
             self._inbox.wake_soon()  # a removed service may be idle now

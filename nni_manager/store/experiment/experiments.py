@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nni_manager.domain.endpoint import Endpoint
+from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.text import spelled
 from nni_manager.store.nni import nni_format
@@ -60,13 +61,12 @@ def create(
     nni_format.save_profile(connection)
 
 
-def is_missing(connection: sqlite3.Connection) -> bool:
-    """Whether the database holds no experiment."""
-    return connection.execute("SELECT 1 FROM experiment").fetchone() is None
-
-
 def load(connection: sqlite3.Connection) -> StoredExperiment:
+    """Raises StoreCorrupt where there is none."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone()
+    if row is None:
+        (path,) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()
+        raise StoreCorrupt(f"the database {path} holds no experiment; restore it from a backup")
     (code, sentence, details), (id_, status, error), others = row[:3], row[3:6], row[6:]
     hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
     return StoredExperiment(id_, ExperimentStatus(status), error, hold, *others)
@@ -76,6 +76,12 @@ def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
     """Warnings with which its file was accepted."""
     (text,) = connection.execute("SELECT warnings FROM experiment").fetchone()
     return tuple(ExperimentWarning(**one) for one in json.loads(text))
+
+
+def begin_stop(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Has the experiment end its trials; quiet for a stopped one."""
+    if load(connection).status is not ExperimentStatus.STOPPED:
+        set_status(connection, ExperimentStatus.STOPPING, now_ms)
 
 
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:

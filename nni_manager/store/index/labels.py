@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from nni_manager.domain.errors import InvalidInput, StoreUnavailable
 from nni_manager.domain.text import require_text
-from trial_runner.wire import foreign_files
+from trial_runner.wire import foreign_files, full_disks
 
 MOST_NOTES, MOST_TAGS, LONGEST_TAG = 10_000, 20, 40
 
@@ -98,4 +98,6 @@ def write_labels(folder: Path, labels: Labels) -> None:
     try:
         foreign_files.write_whole(os.path.realpath(folder), FILE, text.encode())
     except OSError as error:
-        raise StoreUnavailable(f"notes and tags cannot be written to {folder / FILE} ({error.strerror})") from error
+        raise StoreUnavailable(
+            f"notes and tags cannot be written to {folder / FILE} ({full_disks.reason(error, folder)})"
+        ) from error

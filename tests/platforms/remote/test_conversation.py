@@ -27,6 +27,7 @@ GREETING: dict[str, Any] = {
     "environment": {"PATH": "/bin"},
     "now_ms": 1,
     "disk_free_bytes": 1,
+    "free_inodes": None,
     "processors": 2,
     "may_write": True,
     "keeper": "",

@@ -42,15 +42,21 @@ class Spawn:
         _check_directory(request.directory)
         try:
             with Undo() as undo:
-                return self._start(request, undo)
-        except OSError as error:
-            raise system_refusal(error, "Starting job {}".format(request.name)) from error
+                return self._start_whole(request, undo)
         except ValueError as error:
             # Null characters or an '=' in a variable's name, characters that are no UTF-8. The texts hold no values.
             message = "Starting job {} failed: its environment or a file has illegal text ({}).".format(
                 request.name, type(error).__name__
             )
             raise Refusal(protocol.INVALID, message) from error
+
+    def _start_whole(self, request: SpawnRequest, undo: Undo) -> Job:
+        """As `_start`; the disk is asked why it failed before what was made is undone."""
+        try:
+            return self._start(request, undo)
+        except OSError as error:
+            attempted = "Starting job {}".format(request.name)
+            raise system_refusal(error, attempted, request.attempt_directory) from error
 
     def _start(self, request: SpawnRequest, undo: Undo) -> Job:
         processes.require_one(self._null)
@@ -100,6 +106,7 @@ class Spawn:
             keeper_pid=os.getpid(),
             keeper_start_ticks=self._start_ticks,
             reservation=request.reservation,
+            home=_home(),
         )
 
     def _run(self, request: SpawnRequest, claim: Claim, streams: Streams) -> Tuple[int, int]:
@@ -108,6 +115,14 @@ class Spawn:
         started_ms = time.time_ns() // 1000000
         with process_tags.tagged(claim.tag), _umask(self._job_umask):
             return launch(request.command, request.directory, environment, streams), started_ms
+
+
+def _home() -> str:
+    """The keeper's folder; empty: it was deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 @contextmanager
@@ -194,7 +209,7 @@ class Adoption:
         if record.main is not None or record.end is not None:
             return False
         # the last thing that is made before a job's start
-        has_output = os.path.lexists(os.path.join(record.claim.attempt_directory, protocol.STDOUT_FILE))
+        has_output = os.path.lexists(os.path.join(record.claim.present_directory, protocol.STDOUT_FILE))
         return not has_output and not process_tags.marked_processes(record.claim)
 
     def _find_main(self, job: Job) -> None:

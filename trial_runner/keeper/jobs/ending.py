@@ -196,7 +196,7 @@ def _end_of(job: Job) -> End:
     ended_ms = _ended_ms(job)
     if job.exit is None:
         return End(protocol.LOST, None, None, ended_ms, "", job.lost or _UNTOLD)
-    tail = "" if job.exit.exit_code == 0 else stderr_end.read(job.claim.attempt_directory)
+    tail = "" if job.exit.exit_code == 0 else stderr_end.read(job.claim.present_directory)
     return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, ended_ms, tail)
 
 

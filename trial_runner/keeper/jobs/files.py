@@ -47,6 +47,21 @@ class Claim(NamedTuple):
     keeper_start_ticks: int = 0
     #: What of the machine was given to the job, which the keeper only keeps; None in files of earlier versions.
     reservation: Optional[Dict[str, Any]] = None
+    #: The keeper's folder when it made the claim; empty where it was not noted.
+    home: str = ""
+
+    @property
+    def present_directory(self) -> str:
+        """The attempt's folder, also after a move of the folder that it shares with the keeper's."""
+        above = os.path.dirname(self.home)
+        if not above or not self.attempt_directory.startswith(above + "/"):
+            return self.attempt_directory
+        try:
+            here = os.path.dirname(os.getcwd())
+        except FileNotFoundError:  # the keeper's folder was deleted
+            return self.attempt_directory
+        moved = os.path.join(here, self.attempt_directory[len(above) + 1 :])
+        return moved if here != above and os.path.isdir(moved) else self.attempt_directory
 
 
 class MainProcess(NamedTuple):

@@ -134,11 +134,11 @@ class Watches:
             self._look_at(job)
 
     def _watch_metrics(self, job: Job) -> None:
-        if os.path.isdir(os.path.join(job.claim.attempt_directory, _METRICS_FOLDER)):
+        if os.path.isdir(os.path.join(job.claim.present_directory, _METRICS_FOLDER)):
             self._watch(job, _METRICS_FOLDER, _CHANGES)
 
     def _watch(self, job: Job, folder: str, mask: int) -> None:
-        attempt_folder = job.claim.attempt_directory
+        attempt_folder = job.claim.present_directory
         try:
             if self._inotify is None:
                 raise OSError("there is no inotify")
@@ -213,6 +213,7 @@ class Follow:
     def begin(self, job: Job, offsets: Dict[str, int]) -> None:
         """Ships the job from these byte offsets on, and its end, again if need be."""
         job.outboxes.rewind(offsets)
+        job.outboxes.look_in(job.claim.present_directory)
         job.is_followed = True
         job.is_drained = False
         self._changed[job.name] = job

@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, List, NamedTuple
 
 from trial_runner import protocol
+from trial_runner.wire import full_disks
 
 #: Conditions that pass without a change of the request.
 _PASSING = frozenset(
@@ -34,12 +35,12 @@ class Refusal(Exception):
         self.message = message
 
 
-def system_refusal(error: OSError, attempted: str) -> Refusal:
-    """`attempted` is the beginning of a sentence, such as ``Starting job x``."""
+def system_refusal(error: OSError, attempted: str, written: str = os.curdir) -> Refusal:
+    """`attempted` is the beginning of a sentence, such as ``Starting job x``; `written`: a folder that it writes."""
     is_passing = error.errno in _PASSING
     advice = "It can be tried again when that has changed." if is_passing else "Trying again will not help."
     place = " ({})".format(error.filename) if error.filename else ""
-    message = "{} failed: {}{}. {}".format(attempted, error.strerror or error, place, advice)
+    message = "{} failed: {}{}. {}".format(attempted, full_disks.reason(error, written), place, advice)
     return Refusal(protocol.UNAVAILABLE if is_passing else protocol.REJECTED, message)
 
 
