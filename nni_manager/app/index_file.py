@@ -17,7 +17,7 @@ from nni_manager.store import migrate
 from nni_manager.store.connection import Connection, classifying, connect
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import index
+from nni_manager.store.index import index, reconcile
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,6 @@ def _prepare(path: Path, data_directory: Path) -> Path:
     try:
         migrate.migrate(path, "index")
         _check(path)
-        _add_found(path)
     except StoreCorrupt as error:
         aside = _put_aside(path)
         log.error(
@@ -111,23 +110,13 @@ def _make(path: Path) -> None:
     # SQLite's files beside it get the same mode
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     migrate.migrate(draft, "index")
-    with closing(connect(draft)) as connection:
+    with closing(connect(draft, is_durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for entry in index.find_folders(path.parent):
             index.put(connection, entry)
         connection.execute("COMMIT")
     _remove(path)
     draft.replace(path)
-
-
-def _add_found(path: Path) -> None:
-    """Adds experiments that NNI made since: NNI may be in use on the same data directory."""
-    with closing(connect(path)) as connection:
-        known = {entry.id for entry in index.all_entries(connection)}
-        connection.execute("BEGIN IMMEDIATE")
-        for entry in index.find_nni_folders(path.parent, known):
-            index.put(connection, entry)
-        connection.execute("COMMIT")
 
 
 def _check(path: Path) -> None:
@@ -157,9 +146,18 @@ async def finish_half_done(index_database: Database, data_directory: Path) -> No
     StoreError when the index cannot be read."""
     for id_, folder in await index_database.read(index.leftovers):
         try:
-            await _clear(index_database, data_directory, id_, folder)
+            if await asyncio.to_thread(_may_be_removed, folder):
+                await _clear(index_database, data_directory, id_, folder)
+            else:
+                await _list_again(index_database, id_, folder)
         except Exception as error:  # any error: it must not keep the other experiments waiting
             log.warning("%s, half made or half deleted, cannot be removed yet: %s", folder.path, error)
+
+
+def _may_be_removed(folder: Folder) -> bool:
+    """Whether a user deleted the experiment, or nothing would be lost: the note in the index may be older than the
+    folder."""
+    return folder.is_to_be_deleted or not index.holds_experiment(folder)
 
 
 async def _clear(index_database: Database, data_directory: Path, id_: str, folder: Folder) -> None:
@@ -170,3 +168,17 @@ async def _clear(index_database: Database, data_directory: Path, id_: str, folde
     if not findings:
         await index_database.try_write(lambda c: index.drop_leftover(c, id_))
         log.info("%s was half made or half deleted, and is gone now", folder.path, extra={"action": "leftover"})
+
+
+async def _list_again(index_database: Database, id_: str, folder: Folder) -> None:
+    """Lists an experiment that the index has as half made, although it has trials; the start reconciles it then."""
+    log.warning("the list has %s as half made, but it holds trials: it is listed", folder.path)
+    found = await asyncio.to_thread(index.find_folder, folder)
+    entry = None if found is None else reconcile.decide(None, found, is_ours=False, has_jobs=False)
+
+    def put(connection: Connection) -> None:
+        index.drop_leftover(connection, id_)
+        if entry is not None and folder.path.parent != Path(str(index_database.path)).parent:
+            index.put(connection, entry)
+
+    await index_database.try_write(put)

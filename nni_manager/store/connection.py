@@ -28,11 +28,12 @@ _TRANSIENT = {
 _LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
 
-def connect(path: Path) -> Connection:
+def connect(path: Path, *, is_durable: bool = False) -> Connection:
     """A connection for writing. WAL with `synchronous=NORMAL`: a crash of the process loses nothing; a power failure
-    loses the last commits, which are read again from the outboxes."""
+    loses the last commits, which are read again from the outboxes. `is_durable`: a power failure loses nothing."""
+    synchronous = "FULL" if is_durable else "NORMAL"
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    return _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
+    return _set(connection, "journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON")
 
 
 def connect_readonly(path: Path, *, may_change: bool = False) -> Connection:
@@ -76,6 +77,17 @@ def _set(connection: Connection, *settings: str) -> Connection:
     return connection
 
 
+def sync_log(path: Path) -> None:
+    """Returns when a power failure cannot undo what was committed to a database. A disk that cannot sync is left
+    alone: the next commits say what is wrong with it. Blocks."""
+    with suppress(OSError):
+        log = os.open(path.with_name(f"{path.name}-wal"), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(log)
+        finally:
+            os.close(log)
+
+
 def tidy(path: Path) -> None:
     """Removes the empty write-ahead log that read-only connections leave behind, unless it is in use."""
     log = path.with_name(f"{path.name}-wal")
@@ -100,6 +112,8 @@ def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
         return StoreUnavailable(trouble(path, error))
     if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(f"the database {path} cannot be read ({error}); restore it from a backup")
+    if primary_code(error) == sqlite3.SQLITE_ERROR and str(error).startswith("no such table"):
+        return StoreCorrupt(f"the database {path} has lost its tables ({error}); restore it from a backup")
     return error
 
 

@@ -102,6 +102,7 @@ async def test_a_deep_tree_that_a_trial_left_goes_too(database: Database, caplog
         folder.create(place)
         (folder.trials / "abcde").mkdir()
         make_deep_tree(folder.trials / "abcde", 1200)
+        folder.mark_deletion(is_wanted=True)
         await database.write(lambda c: index.set_leftover(c, "half", folder))
         await index_file.finish_half_done(database, place)
         assert not folder.path.exists() and await left(database) == []

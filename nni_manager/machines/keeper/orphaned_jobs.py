@@ -11,6 +11,7 @@ from trial_runner import protocol
 #: Seconds between two looks whether they have ended. Ends are only sent to a follower, together with all results, which
 #: could not be stored here.
 _LOOK_S = 0.1
+_ALIVE = (protocol.PREPARING, protocol.RUNNING)
 
 
 async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None) -> None:
@@ -28,6 +29,21 @@ async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | 
     await at(keeper, f"cleaner of {owner or experiment_id}", end_all)
 
 
+async def running(keeper: Keeper) -> dict[str, tuple[str, ...]]:
+    """The names of the jobs that run at a keeper, by experiment. Raises PlatformUnavailable."""
+    found: dict[str, tuple[str, ...]] = {}
+
+    async def read() -> None:
+        listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
+        for name, job in listed.items():
+            if job["state"] in _ALIVE:
+                id_ = _experiment_of(job)
+                found[id_] = (*found.get(id_, ()), name)
+
+    await at(keeper, "reader of all owners", read)
+    return found
+
+
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
     """Does work with a keeper that may have no other connection."""
     await keeper.listen(listener, Listener())
@@ -42,16 +58,20 @@ async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) ->
     asked: set[str] = set()
     while True:
         listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
-        # owners are ``service:experiment``
         jobs = {
             name: job
             for name, job in listed.items()
-            if job["owner"].rpartition(":")[2] == experiment_id and owner in (None, job["owner"])
+            if _experiment_of(job) == experiment_id and owner in (None, job["owner"])
         }
-        running = {name for name, job in jobs.items() if job["state"] in (protocol.PREPARING, protocol.RUNNING)}
-        for name in running - asked:
+        alive = {name for name, job in jobs.items() if job["state"] in _ALIVE}
+        for name in alive - asked:
             await keeper.request("signal", name=name)
-        if not running:
+        if not alive:
             return jobs
-        asked |= running
+        asked |= alive
         await asyncio.sleep(_LOOK_S)
+
+
+def _experiment_of(job: Job) -> str:
+    """The experiment of a job: owners are ``service:experiment``."""
+    return str(job["owner"]).rpartition(":")[2]

@@ -7,7 +7,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -186,7 +186,7 @@ class ExperimentCommands:
                 or await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
             )
             await self._shared.leftovers.end_deleted(entry, self._shared.clock(), may_have_jobs=may_have_jobs)
-            await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
+            await self._note_deletion(entry)
             await self._stopping.close_all(id)
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
@@ -197,9 +197,20 @@ class ExperimentCommands:
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.check_empty()
 
+    async def _note_deletion(self, entry: Entry) -> None:
+        """Notes the deletion, in the folder as well: a note in the index alone is not trusted by the next daemon."""
+        with suppress(OSError):  # what cannot be written cannot be removed either
+            await asyncio.to_thread(entry.folder.mark_deletion, is_wanted=True)
+        try:
+            await self._supervisor.write(lambda c: index.set_leftover(c, entry.id, entry.folder))
+        except BaseException:
+            with suppress(OSError):
+                await asyncio.to_thread(entry.folder.mark_deletion, is_wanted=False)
+            raise
+
     async def entry(self, id: str) -> Entry:
         """The entry of an experiment. Raises NotFound."""
-        return await self._supervisor.closed_ones.entry(id)
+        return await self._supervisor.entry(id)
 
     async def folder(self, id: str) -> Folder:
         """The present folder of an experiment. Raises NotFound."""
@@ -212,7 +223,7 @@ class ExperimentCommands:
 
     async def entries(self) -> list[Entry]:
         """The entries of all experiments, oldest first."""
-        return await self._supervisor.index.read(index.all_entries)
+        return await self._supervisor.entries()
 
     async def counts(self) -> dict[str, int]:
         """Experiments by status, only those that occur."""

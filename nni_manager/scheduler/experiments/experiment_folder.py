@@ -29,7 +29,7 @@ from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_ow
 from nni_manager.scheduler.experiments.open_experiment import renew
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.store import migrate, private, stored_config
-from nni_manager.store.connection import classified, connect_readonly
+from nni_manager.store.connection import classified, classifying, connect_readonly
 from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.nni import nni_folder, nni_format
@@ -45,10 +45,11 @@ def make(
     is_wanted: IsWanted,
     *,
     data_dir: Path,
+    owner: str,
     now_ms: int,
 ) -> None:
-    """Creates the folder with database, private file and code. Raises InvalidInput if it cannot be created, and
-    NotWanted once `is_wanted` is False; an incomplete folder stays."""
+    """Creates the folder with database, private file and code, and syncs it. Raises InvalidInput if that fails,
+    and NotWanted once `is_wanted` is False; an incomplete folder stays."""
     try:
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder, is_wanted)
@@ -69,12 +70,14 @@ def make(
                 storage_key=secrets.token_hex(12),
                 class_direction=submission.class_direction,
                 warnings=[warning.told for warning in submission.spec.warnings],
+                owner=owner,
             )
             for results in submission.imported:
                 experiments.add_import(connection, nni_format.as_javascript(results), now_ms)
             experiments.set_endpoint(connection, endpoint)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)
+        folder.sync()
     except (OSError, sqlite3.OperationalError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidInput(
@@ -100,6 +103,9 @@ def upgrade(folder: Folder) -> None:
     adopt(folder)
     with suppress(StoreUnavailable):
         migrate.migrate(folder.database, "experiment")
+    database = folder.require_database()
+    with classifying(database), closing(connect_readonly(database)) as connection:
+        experiments.require_row(connection)
 
 
 def adopt(folder: Folder) -> None:
@@ -124,13 +130,15 @@ def _config_of_nni(text: str, *, directory: str) -> str:
         return text
 
 
-def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> StoredExperiment:
+def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening, *, owner: str) -> StoredExperiment:
     """Resumes a stopped experiment: its stopped trials wait again, with the same parameters. Returns its former record.
 
     Raises InvalidInput for unknown secrets, and AlreadyOwned, without a change, while another manager has it open.
     """
     with _writing(folder) as connection:
         before = experiments.load(connection)
+        experiments.set_owner(connection, owner)
+        folder.mark_deletion(is_wanted=False)  # a deletion that a killed daemon had not noted
         trials.reopen_stopped(connection)
         experiments.count_to_last_event(connection, now_ms)  # before the hold is cleared, which is not counted
         experiments.set_hold(connection, None)

@@ -32,6 +32,7 @@ from nni_manager.scheduler.turns.deliveries import JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import private, stored_config
+from nni_manager.store.connection import sync_log
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, jobs, services
 from nni_manager.store.experiment.services import ServiceRow
@@ -144,10 +145,13 @@ class OpenExperiment:
             self.start_again()
             raise Conflict(f"experiment {self.id} is being stopped; {verb} it when it is{trouble}")
 
-    async def command(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs a command's write; refused, not queued, while the database cannot be written."""
+    async def command(self, function: Callable[[sqlite3.Connection], T], *, is_durable: bool = False) -> T:
+        """Runs a command's write; refused, not queued, while the database cannot be written. `is_durable`: returns when
+        a power failure cannot undo it."""
         try:
             done = await self.database.try_write(function)
+            if is_durable:
+                await asyncio.to_thread(sync_log, self.database.path)
         except StoreCorrupt as error:
             self.loop.inbox.give_up(error)
             raise
@@ -234,7 +238,7 @@ async def open_experiment(
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
-        row, gone, kept = await database.try_write(lambda c: _load(c, folder, shared.clock()))
+        row, gone, kept = await database.try_write(lambda c: _load(c, folder, shared))
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         environment: dict[str, str] = {}
@@ -254,13 +258,13 @@ async def open_experiment(
 
 
 def _load(
-    connection: sqlite3.Connection, folder: Folder, now_ms: int
+    connection: sqlite3.Connection, folder: Folder, shared: SharedParts
 ) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept]:
     """(the experiment, services that left the config and still have attempts, private data), to open it with."""
-    if experiments.is_missing(connection):
-        raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
+    shared.require_ours(experiments.load(connection))
+    experiments.set_owner(connection, shared.connections.identity)
     _settle_in(connection, folder)
-    experiments.count_to_last_event(connection, now_ms)
+    experiments.count_to_last_event(connection, shared.clock())
     gone = tuple(one for one in removed(services.load(connection)) if jobs.has_any(connection, one.service))
     return experiments.load(connection), gone, _kept(folder)
 

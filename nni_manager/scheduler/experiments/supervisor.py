@@ -11,10 +11,19 @@ from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from nni_manager.domain.errors import Conflict, Ending, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
+from nni_manager.domain.errors import (
+    Conflict,
+    Ending,
+    NniManagerError,
+    NotFound,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+)
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
+from nni_manager.scheduler.experiments.found_folders import FoundFolders
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
 from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.turns.turn import Result
@@ -40,6 +49,7 @@ class Supervisor:
     def __init__(self, index_database: Database, shared: SharedParts) -> None:
         self.index = index_database
         self.closed_ones = ClosedExperiments(index_database)
+        self.found_folders = FoundFolders(index_database, shared)
         self.shared = shared
         shared.warnings.on_change = self.show_change
         shared.leftovers.at_work = lambda: self._open
@@ -72,6 +82,7 @@ class Supervisor:
         failure: Exception | None = None  # of the caller: the task group would wrap it
         async with asyncio.TaskGroup() as group:
             self._group = group
+            await self.found_folders.reconcile()
             entries = await self.index.read(index.all_entries)
             self._restore(entries)
             for entry in entries:
@@ -98,6 +109,22 @@ class Supervisor:
             state = "viewed, which is for reading only" if id in self.viewed else "stopped"
             raise Conflict(reason.sentence if reason else f"experiment {id} is {state}; `nnictl resume {id}` opens it")
         return experiment
+
+    async def entries(self) -> list[Entry]:
+        """The entries of all experiments, oldest first; folders that appeared in the data directory are listed."""
+        entries = await self.index.read(index.all_entries)
+        if await self.found_folders.look(entries):
+            self._tell()
+            entries = await self.index.read(index.all_entries)
+        return entries
+
+    async def entry(self, id: str) -> Entry:
+        """The entry of an experiment, open or closed. Raises NotFound."""
+        try:
+            return await self.closed_ones.entry(id)
+        except NotFound:
+            await self.entries()
+            return await self.closed_ones.entry(id)
 
     def get(self, id: str) -> OpenExperiment | None:
         return self._open.get(id)

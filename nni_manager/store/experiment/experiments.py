@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nni_manager.domain.endpoint import Endpoint
+from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode, StoredExperiment
 from nni_manager.domain.text import spelled
 from nni_manager.store.nni import nni_format
@@ -39,10 +40,11 @@ def create(
     storage_key: str = "",
     class_direction: str = "",
     warnings: Sequence[ExperimentWarning] = (),
+    owner: str = "",
 ) -> None:
     connection.execute(
         "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, storage_key,"
-        " class_direction, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " class_direction, warnings, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -55,18 +57,24 @@ def create(
             storage_key,
             class_direction,
             spelled(json.dumps([asdict(warning) for warning in warnings])),
+            owner,
         ),
     )
     nni_format.save_profile(connection)
 
 
-def is_missing(connection: sqlite3.Connection) -> bool:
-    """Whether the database holds no experiment."""
-    return connection.execute("SELECT 1 FROM experiment").fetchone() is None
+def require_row(connection: sqlite3.Connection) -> None:
+    """Raises StoreCorrupt for a database without an experiment."""
+    if connection.execute("SELECT 1 FROM experiment").fetchone() is None:
+        _, _, path = connection.execute("PRAGMA database_list").fetchone()
+        raise StoreCorrupt(f"the database {path} holds no experiment; restore it from a backup")
 
 
 def load(connection: sqlite3.Connection) -> StoredExperiment:
+    """The experiment's record. Raises StoreCorrupt for a database without one."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone()
+    if row is None:
+        require_row(connection)
     (code, sentence, details), (id_, status, error), others = row[:3], row[3:6], row[6:]
     hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
     return StoredExperiment(id_, ExperimentStatus(status), error, hold, *others)
@@ -81,6 +89,11 @@ def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     """The folder may have been moved since it was written."""
     connection.execute("UPDATE experiment SET folder = ?", (folder,))
+
+
+def set_owner(connection: sqlite3.Connection, owner: str) -> None:
+    """Stores the identity of the data directory whose daemon opens it."""
+    connection.execute("UPDATE experiment SET owner = ? WHERE owner <> ?", (owner, owner))
 
 
 def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> None:
