@@ -130,7 +130,7 @@ def _config_of_nni(text: str, *, directory: str) -> str:
         return text
 
 
-def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening, *, owner: str) -> StoredExperiment:
+def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening, owner: str) -> StoredExperiment:
     """Resumes a stopped experiment: its stopped trials wait again, with the same parameters. Returns its former record.
 
     Raises InvalidInput for unknown secrets, and AlreadyOwned, without a change, while another manager has it open.

@@ -217,7 +217,7 @@ async def _reopened(
     def restore(before: StoredExperiment) -> None:
         experiment_folder.restore_status(entry.folder, before, entry.ended_ms or now_ms)
 
-    reopen = partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how, owner=owner)
+    reopen = partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how, owner)
     before = await to_its_end(reopen, undo=restore)
     try:
         yield
