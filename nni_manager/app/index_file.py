@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.api import code
-from nni_manager.domain.errors import NniManagerError, StoreCorrupt
+from nni_manager.app import identity
+from nni_manager.domain.errors import NniManagerError, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import migrate
-from nni_manager.store.connection import Connection, classifying, connect
+from nni_manager.store.connection import Connection, classifying, connect, connect_readonly
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import index, reconcile
@@ -104,6 +106,58 @@ def _prepare(path: Path, data_directory: Path) -> Path:
     return path
 
 
+def stored_identity(data_directory: Path) -> tuple[str, str]:
+    """(the data directory's name, its path) as the index has them; empty: it does not, or cannot be read. Blocks."""
+    path = data_directory / index.FILE
+    with suppress(OSError, StoreError, sqlite3.DatabaseError):
+        if path.stat().st_size:
+            with closing(connect_readonly(path)) as connection:
+                return index.identity(connection)
+    return "", ""
+
+
+def owners(data_directory: Path) -> frozenset[str]:
+    """The names that the experiments in a data directory have as their owners. Blocks."""
+    found = filter(None, map(index.find_folder, index.folders_in(data_directory)))
+    return frozenset(one.owner for one in found if one.owner and not one.is_copy)
+
+
+def restore(path: Path, connection: Connection | None) -> None:
+    """Makes the index again that was removed, replaced or damaged while a daemon had it open. What lies in its place is
+    kept beside it. `connection`: to the former file, which is closed; its content is used where it can be read. Blocks.
+    Raises OSError or StoreError."""
+    draft = path.with_name(f"{path.name}.new")
+    _remove(draft)
+    has_content = connection is not None and _copied(connection, draft)
+    if path.exists() and path.stat().st_size:
+        log.error("%s was replaced while the daemon ran; what replaced it is %s now", path, _put_aside(path))
+    else:
+        log.error("%s was removed while the daemon ran; it is made again", path)
+    if has_content:
+        _remove(path)
+        draft.replace(path)
+    else:
+        _make(path)
+    follow_move(path)
+
+
+def _copied(connection: Connection, draft: Path) -> bool:
+    """Copies the content of an index to `draft`, and closes the connection; returns whether it is sound."""
+    try:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(draft)) as copy:
+            connection.backup(copy)
+        _check(draft)
+        with closing(connect_readonly(draft)) as copy:
+            index.identity(copy)
+    except (OSError, StoreError, sqlite3.DatabaseError) as error:
+        log.warning("the former content of the index cannot be read (%s): it is read from the folders", error)
+        return False
+    finally:
+        connection.close()  # before its files are replaced: SQLite removes a write-ahead log by its name
+    return True
+
+
 def _make(path: Path) -> None:
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
@@ -114,6 +168,8 @@ def _make(path: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for entry in index.find_folders(path.parent):
             index.put(connection, entry)
+        if (name := identity.known(path.parent)) != identity.NOBODY:
+            index.set_identity(connection, name)
         connection.execute("COMMIT")
     _remove(path)
     draft.replace(path)

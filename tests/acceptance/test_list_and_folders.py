@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -210,4 +212,26 @@ def test_list_lost_while_the_daemon_runs_is_made_again(
     daemon.kill()
     daemon.start()
     assert {id_, second} <= _listed(daemon).keys()
+    _ends_well(daemon, id_, enough)
+
+
+@pytest.mark.parametrize("lost", ["file", "file and list"])
+def test_lost_identity_starts_nothing_twice(daemon: Daemon, code: Path, enough: Path, lost: str) -> None:
+    id_ = _at_work(daemon, code, enough)
+    name = (daemon.data / "identity").read_text()
+    daemon.kill()
+    (daemon.data / "identity").write_text("")
+    if lost == "file and list":
+        for left in daemon.data.glob("index.sqlite*"):
+            left.unlink()
+    daemon.start()
+    if lost == "file and list":
+        hold = daemon.wait_for(id_, lambda state: state["hold"])["hold"]["sentence"]
+        assert name in hold and "`nni-manager identity --moved`" in hold
+        assert daemon.call("GET", f"/experiments/{id_}")["status"] in AT_WORK
+        daemon.terminate()
+        command = [sys.executable, "-m", "nni_manager", "identity", "--moved", "--data-dir", str(daemon.data)]
+        subprocess.run(command, check=True)
+        daemon.start()
+    assert (daemon.data / "identity").read_text() == name
     _ends_well(daemon, id_, enough)

@@ -27,6 +27,7 @@ from nni_manager.domain.errors import (
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
+from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.store import migrate, private, stored_config
 from nni_manager.store.connection import classified, classifying, connect_readonly
@@ -177,6 +178,15 @@ def has_undecided_jobs(folder: Folder) -> bool:
             return version > 0 and jobs.has_undecided(connection)  # NNI's own knows no jobs of ours
     except (StoreError, sqlite3.DatabaseError):
         return True
+
+
+def require_no_jobs_elsewhere(folder: Folder, shared: SharedParts) -> None:
+    """Raises Conflict for an experiment of another owner with jobs elsewhere, which a resume would start a second time.
+    Raises StoreError."""
+    database = folder.require_database()
+    with classifying(database), closing(connect_readonly(database)) as connection:
+        if jobs.has_undecided_elsewhere(connection):
+            shared.require_ours(experiments.load(connection))
 
 
 def restore_status(folder: Folder, before: StoredExperiment, ended_ms: int) -> None:

@@ -174,6 +174,8 @@ class Launcher:
             async with self._listed(opened):
                 await self._supervisor.closed_ones.release(id_)
                 owner = self._shared.connections.identity
+                if id_ in self._supervisor.not_opened and self._shared.is_identity_lost:
+                    await asyncio.to_thread(experiment_folder.require_no_jobs_elsewhere, entry.folder, self._shared)
                 async with _reopened(entry, endpoint, now_ms, how, owner):
                     await self._supervisor.open(opened)
             self._supervisor.viewed.discard(id_)

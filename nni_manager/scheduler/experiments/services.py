@@ -61,6 +61,11 @@ class SharedParts:
     #: Identities that count as this data directory's, beside its own; empty text: experiments that name none.
     former_identities: frozenset[str] = frozenset({""})
 
+    @property
+    def is_identity_lost(self) -> bool:
+        """Whether this data directory got another identity because its own was lost, and no person has settled it."""
+        return "" not in self.former_identities
+
     def owns(self, owner: str) -> bool:
         """Whether an experiment with this owner is one of this data directory."""
         return owner == self.connections.identity or owner in self.former_identities
