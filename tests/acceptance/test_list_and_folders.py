@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, end_all, picked, processes_of
+from tests.live_daemon import Daemon, assert_gone, end_all, picked, processes_of
 
 pytestmark = pytest.mark.acceptance
 
@@ -235,3 +235,41 @@ def test_lost_identity_starts_nothing_twice(daemon: Daemon, code: Path, enough: 
         daemon.start()
     assert (daemon.data / "identity").read_text() == name
     _ends_well(daemon, id_, enough)
+
+
+def test_older_database_gives_no_number_twice_and_ends_its_jobs(
+    daemon: Daemon, code: Path, enough: Path, tmp_path: Path
+) -> None:
+    """The database was copied before the second trial, which has no row then."""
+    id_ = daemon.create(_config(enough, maxTrialNumber=9, trialConcurrency=1), code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
+    daemon.terminate()
+    shutil.copytree(daemon.data / id_ / "db", tmp_path / "older")
+    daemon.start()
+    daemon.call("PATCH", f"/experiments/{id_}", json={"trialConcurrency": 2})
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    kept, lost = [trial["id"] for trial in daemon.trials(id_)]
+    daemon.kill()
+    shutil.rmtree(daemon.data / id_ / "db")
+    shutil.copytree(tmp_path / "older", daemon.data / id_ / "db")
+    daemon.start()
+    daemon.call("PATCH", f"/experiments/{id_}", json={"trialConcurrency": 2})
+    state = daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    (warning,) = [one for one in state["warnings"] if one["code"] == "UNRECORDED_TRIALS"]
+    assert lost in warning["message"]
+    trials = daemon.trials(id_)
+    assert [(trial["sequenceId"], trial["attempt"]) for trial in trials] == [(0, 1), (2, 1)]
+    assert trials[0]["id"] == kept and trials[1]["id"] != lost
+    assert_gone(f"{id_}/trials/{lost}")
+
+
+def test_clean_ends_jobs_of_an_experiment_that_no_list_has(daemon: Daemon, code: Path, enough: Path) -> None:
+    id_ = _at_work(daemon, code, enough)
+    daemon.kill()
+    _index(daemon, f"DELETE FROM experiments WHERE id = '{id_}'")
+    shutil.rmtree(daemon.data / id_)
+    daemon.start()
+    assert _listed(daemon) == {}
+    (cleaned,) = daemon.call("POST", "/platforms/clean", json={"platforms": []})["cleaned"]
+    assert (cleaned["experiment"], cleaned["jobs"], cleaned["trouble"]) == (id_, 2, "")
+    assert daemon.call("POST", "/platforms/clean", json={"platforms": []})["cleaned"] == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
+from nni_manager.domain.ids import trial_of_job
 from nni_manager.machines.keeper.client import Job, Keeper, Listener
 from trial_runner import protocol
 
@@ -14,19 +15,22 @@ _LOOK_S = 0.1
 _ALIVE = (protocol.PREPARING, protocol.RUNNING)
 
 
-async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None) -> None:
-    """Ends all jobs of an experiment, or of one of its services (`owner`), and returns when they have ended.
+async def end(
+    keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None, trials: Collection[str] = ()
+) -> None:
+    """Ends all jobs of an experiment, of one of its services (`owner`), or of these trials, and returns when they have
+    ended.
 
     Unless `forget` is set, the keeper keeps their ends and results until the experiment is opened again.
     Raises PlatformUnavailable.
     """
 
     async def end_all() -> None:
-        jobs = await _end_running(keeper, experiment_id, owner)
+        jobs = await _end_running(keeper, experiment_id, owner, trials)
         if jobs and forget:
             await keeper.request("forget", names=list(jobs))
 
-    await at(keeper, f"cleaner of {owner or experiment_id}", end_all)
+    await at(keeper, f"cleaner of {owner or experiment_id}{'/'.join(sorted(trials)[:1])}", end_all)
 
 
 async def running(keeper: Keeper) -> dict[str, tuple[str, ...]]:
@@ -53,7 +57,9 @@ async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]])
         keeper.leave(listener)
 
 
-async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) -> dict[str, Job]:
+async def _end_running(
+    keeper: Keeper, experiment_id: str, owner: str | None, trials: Collection[str]
+) -> dict[str, Job]:
     """Ends the jobs that run; answers all of the experiment or service by name, when all have ended."""
     asked: set[str] = set()
     while True:
@@ -61,7 +67,9 @@ async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) ->
         jobs = {
             name: job
             for name, job in listed.items()
-            if _experiment_of(job) == experiment_id and owner in (None, job["owner"])
+            if _experiment_of(job) == experiment_id
+            and owner in (None, job["owner"])
+            and (not trials or trial_of_job(name)[1] in trials)
         }
         alive = {name for name, job in jobs.items() if job["state"] in _ALIVE}
         for name in alive - asked:

@@ -19,7 +19,13 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.scheduler.disk import Disk
-from nni_manager.scheduler.experiments import command_writes, edited_file, experiment_folder, preflight
+from nni_manager.scheduler.experiments import (
+    command_writes,
+    edited_file,
+    experiment_folder,
+    preflight,
+    unknown_jobs,
+)
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
@@ -251,8 +257,11 @@ class ExperimentCommands:
         return plans
 
     async def clean(self, platforms: Collection[str]) -> list[tuple[LeftoverJobs, str]]:
-        """Ends leftover jobs of closed experiments on these platforms, or on all; as `Leftovers.end`."""
-        return await self._shared.leftovers.end(platforms)
+        """Ends leftover jobs of closed experiments on these platforms, or on all; as `Leftovers.end`. Also those of
+        experiments that no list has, at the keepers in use."""
+        noted = await self._shared.leftovers.end(platforms)
+        listed = {entry.id for entry in await self.entries()} | await self._supervisor.ids_at_work()
+        return [*noted, *await unknown_jobs.end(self._shared, listed, platforms)]
 
     async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[LeftOnService]:
         """Finds leftovers of experiments not open here on a config's services; removes those of the ids in `remove`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -21,6 +21,7 @@ from nni_manager.domain.errors import (
     StoreUnavailable,
 )
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.machines.keeper import orphaned_jobs
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.found_folders import FoundFolders
@@ -166,10 +167,21 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        self._end_unrecorded(experiment)
         await asyncio.sleep(0)  # a task cancelled before its first step would not close the experiment
         await self.closed_ones.release(entry.id)
         self._tell()  # the index may have listed it as open before
         return experiment
+
+    def _end_unrecorded(self, experiment: OpenExperiment) -> None:
+        """Ends the jobs of trials that the database, restored from an older copy, does not have."""
+        if experiment.unrecorded:
+            work = orphaned_jobs.end(
+                self.shared.keeper, experiment.id, forget=True, trials=frozenset(experiment.unrecorded)
+            )
+            ending = self._group.create_task(_logged(work), name=f"jobs without a trial of {experiment.id}")
+            self._settling.add(ending)
+            ending.add_done_callback(self._settling.discard)
 
     @property
     def is_opening(self) -> bool:
@@ -414,6 +426,13 @@ async def _results(experiment: OpenExperiment) -> str:
     except StoreError as error:
         log.warning("lists will not show the results of experiment %s: %s", experiment.id, error)
         return ""
+
+
+async def _logged(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except NniManagerError as error:
+        log.warning("jobs of trials that no database has are not ended yet: %s", error)
 
 
 def _stop_unless_stopped(connection: sqlite3.Connection, now_ms: int) -> None:
