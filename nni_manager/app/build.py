@@ -34,7 +34,7 @@ from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Ownership
-from nni_manager.store.index import index
+from nni_manager.store.index import index, stored_identity
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ async def _identity(data_directory: Path, index_database: Database) -> str:
     """The name of the data directory, which the index has afterwards, too. Raises OSError or StoreError."""
     has_open = any(entry.is_open for entry in await index_database.read(index.all_entries))
     name = await asyncio.to_thread(identity.of, data_directory, has_open=has_open)
-    await index_database.write(lambda c: index.set_identity(c, name))
+    await index_database.write(lambda c: stored_identity.put(c, name))
     return name
 
 
@@ -131,7 +131,7 @@ def _prepare_index(data_directory: Path) -> Path:
     """Prepares the index, on a full disk with the room that an earlier daemon reserved. Raises StoreError."""
     try:
         # first: a new index reads the name from its file
-        identity.restore(data_directory, *index_file.stored_identity(data_directory))
+        identity.restore(data_directory, *index_file.identity_of(data_directory))
         path = index_file.prepare(data_directory)
     except StoreUnavailable as error:
         if not reserves.spend_room(data_directory):

@@ -19,7 +19,7 @@ from nni_manager.store import migrate
 from nni_manager.store.connection import Connection, classifying, connect, connect_readonly
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import index, reconcile
+from nni_manager.store.index import index, reconcile, stored_identity
 
 log = logging.getLogger(__name__)
 
@@ -106,13 +106,13 @@ def _prepare(path: Path, data_directory: Path) -> Path:
     return path
 
 
-def stored_identity(data_directory: Path) -> tuple[str, str]:
+def identity_of(data_directory: Path) -> tuple[str, str]:
     """(the data directory's name, its path) as the index has them; empty: it does not, or cannot be read. Blocks."""
     path = data_directory / index.FILE
     with suppress(OSError, StoreError, sqlite3.DatabaseError):
         if path.stat().st_size:
             with closing(connect_readonly(path)) as connection:
-                return index.identity(connection)
+                return stored_identity.load(connection)
     return "", ""
 
 
@@ -139,6 +139,16 @@ def restore(path: Path, connection: Connection | None) -> None:
     else:
         _make(path)
     follow_move(path)
+    _put_identity(path)
+
+
+def _put_identity(path: Path) -> None:
+    """Stores the name that the file has: the content may be older."""
+    if (name := identity.known(path.parent)) != identity.NOBODY:
+        with closing(connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            stored_identity.put(connection, name)
+            connection.execute("COMMIT")
 
 
 def _copied(connection: Connection, draft: Path) -> bool:
@@ -149,7 +159,7 @@ def _copied(connection: Connection, draft: Path) -> bool:
             connection.backup(copy)
         _check(draft)
         with closing(connect_readonly(draft)) as copy:
-            index.identity(copy)
+            stored_identity.load(copy)
     except (OSError, StoreError, sqlite3.DatabaseError) as error:
         log.warning("the former content of the index cannot be read (%s): it is read from the folders", error)
         return False
@@ -168,8 +178,6 @@ def _make(path: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for entry in index.find_folders(path.parent):
             index.put(connection, entry)
-        if (name := identity.known(path.parent)) != identity.NOBODY:
-            index.set_identity(connection, name)
         connection.execute("COMMIT")
     _remove(path)
     draft.replace(path)

@@ -206,6 +206,11 @@ class Folder:
             foreign_files.write_whole(os.path.realpath(self._pointer.parent), self._pointer.name, pointer.encode())
             home.mkdir(mode=0o700, parents=True)
 
+    def make_missing(self) -> None:
+        """Makes the subfolders that were removed; their files are lost, and the experiment goes on. Raises OSError."""
+        for name in ("log", "trials", "checkpoint"):
+            (self.path / name).mkdir(mode=0o700, exist_ok=True)
+
     def _link_trials(self) -> None:
         """Links the trials where NNI 3.0 has those of this machine: scripts build that path."""
         place = self.path / "environments" / "local-env"

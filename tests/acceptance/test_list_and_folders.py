@@ -273,3 +273,12 @@ def test_clean_ends_jobs_of_an_experiment_that_no_list_has(daemon: Daemon, code:
     (cleaned,) = daemon.call("POST", "/platforms/clean", json={"platforms": []})["cleaned"]
     assert (cleaned["experiment"], cleaned["jobs"], cleaned["trouble"]) == (id_, 2, "")
     assert daemon.call("POST", "/platforms/clean", json={"platforms": []})["cleaned"] == []
+
+
+@pytest.mark.parametrize("name", ["log", "checkpoint"])
+def test_removed_subfolder_is_made_again(daemon: Daemon, code: Path, enough: Path, name: str) -> None:
+    id_ = _at_work(daemon, code, enough)
+    daemon.kill()
+    shutil.rmtree(daemon.data / id_ / name)
+    daemon.start()
+    _ends_well(daemon, id_, enough)

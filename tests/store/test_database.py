@@ -12,15 +12,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nni_manager.app import index_file
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store import database as module
+from nni_manager.store import migrate
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
+from nni_manager.store.index import stored_identity
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -569,3 +574,33 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(file: Path) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         connection.close()
     assert stored > 6
+
+
+async def test_durable_database_syncs_each_commit(tmp_path: Path) -> None:
+    database = Database(tmp_path / "durable.sqlite", is_durable=True)
+    assert await database.write(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,), "FULL"
+    await database.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "replaced"])
+async def test_lost_file_is_restored_with_its_content(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "index.sqlite"
+    migrate.migrate(path, "index")
+    database = Database(path, restore=partial(index_file.restore, path))
+    await database.write(lambda c: stored_identity.put(c, "0123abcd"))
+    await database.read(stored_identity.load)  # a reader that stays open
+    if how == "emptied":
+        os.truncate(path, 0)
+    else:
+        for suffix in ("", "-wal", "-shm"):
+            os.unlink(f"{path}{suffix}")
+    if how == "replaced":
+        migrate.migrate(path, "index")
+    found, _ = await database.read(stored_identity.load)
+    assert found == ("0123abcd" if how != "emptied" else found)
+    await database.write(lambda c: stored_identity.put(c, "4567cdef"))
+    await database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert stored_identity.load(connection)[0] == "4567cdef"
+    is_kept = any(name.startswith("index.sqlite.corrupt-") for name in os.listdir(tmp_path))
+    assert is_kept or how != "replaced"

@@ -23,8 +23,8 @@ from nni_manager.scheduler.experiments import (
     command_writes,
     edited_file,
     experiment_folder,
+    left_jobs,
     preflight,
-    unknown_jobs,
 )
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
@@ -261,7 +261,7 @@ class ExperimentCommands:
         experiments that no list has, at the keepers in use."""
         noted = await self._shared.leftovers.end(platforms)
         listed = {entry.id for entry in await self.entries()} | await self._supervisor.ids_at_work()
-        return [*noted, *await unknown_jobs.end(self._shared, listed, platforms)]
+        return [*noted, *await left_jobs.end_unknown(self._shared, listed, platforms)]
 
     async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[LeftOnService]:
         """Finds leftovers of experiments not open here on a config's services; removes those of the ids in `remove`."""

@@ -237,6 +237,7 @@ async def open_experiment(
     async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
         await asyncio.to_thread(migrate, folder.database, "experiment")
+        await asyncio.to_thread(folder.make_missing)
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)

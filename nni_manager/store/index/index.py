@@ -162,18 +162,6 @@ def leftovers(connection: sqlite3.Connection) -> list[tuple[str, Folder]]:
     return [(id_, Folder(Path(str(folder)))) for id_, folder in rows]
 
 
-def set_identity(connection: sqlite3.Connection, name: str) -> None:
-    """Stores the data directory's name on other machines."""
-    connection.execute("DELETE FROM identity")
-    connection.execute("INSERT INTO identity (name) VALUES (?)", (name,))
-
-
-def identity(connection: sqlite3.Connection) -> tuple[str, str]:
-    """(the data directory's name, the path it had then); empty: not stored."""
-    row = connection.execute("SELECT (SELECT name FROM identity), (SELECT directory FROM home)").fetchone()
-    return row[0] or "", row[1] or ""
-
-
 def get(connection: sqlite3.Connection, id: str) -> Entry:
     """The entry of an experiment. Raises NotFound."""
     entry = find(connection, id)
