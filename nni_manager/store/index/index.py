@@ -242,8 +242,9 @@ def holds_experiment(folder: Folder) -> bool:
     """Whether removing the folder could lose something: it has trials, or a database that cannot be read. An
     experiment whose creation was interrupted has neither."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        if any(os.scandir(folder.trials)):
-            return True
+        with os.scandir(folder.trials) as trials:
+            if any(trials):
+                return True
     try:
         database = folder.database
         if not database.exists() or database.stat().st_size == 0:
