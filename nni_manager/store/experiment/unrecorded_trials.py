@@ -46,9 +46,9 @@ def warnings(connection: sqlite3.Connection) -> Iterator[ExperimentWarning]:
     ids = [id_ for (id_,) in connection.execute("SELECT id FROM unrecorded_trials ORDER BY id")]
     if ids:
         more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
-        yield ExperimentWarning(
-            code="UNRECORDED_TRIALS",
-            message=f"the database is older than {len(ids)} of its trials: {', '.join(ids[:_NAMED])}{more}. Their"
-            " results are not counted; what they wrote is in their folders below trials. Restore a newer copy of the"
-            " database, if there is one",
+        message = (
+            f"the database is older than {len(ids)} of its trials: {', '.join(ids[:_NAMED])}{more}. Their results"
+            " are not counted; what they wrote is in their folders below trials. Restore a newer copy of the database, if there"
+            " is one"
         )
+        yield ExperimentWarning(code="UNRECORDED_TRIALS", message=message)
