@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.endpoint import Endpoint
@@ -66,8 +67,13 @@ def create(
 def require_row(connection: sqlite3.Connection) -> None:
     """Raises StoreCorrupt for a database without an experiment."""
     if connection.execute("SELECT 1 FROM experiment").fetchone() is None:
-        _, _, path = connection.execute("PRAGMA database_list").fetchone()
-        raise StoreCorrupt(f"the database {path} holds no experiment; restore it from a backup")
+        raise StoreCorrupt(f"the database {path_of(connection)} holds no experiment; restore it from a backup")
+
+
+def path_of(connection: sqlite3.Connection) -> Path:
+    """The file of an open database."""
+    _, _, path = connection.execute("PRAGMA database_list").fetchone()
+    return Path(path)
 
 
 def load(connection: sqlite3.Connection) -> StoredExperiment:

@@ -48,7 +48,7 @@ def warnings(connection: sqlite3.Connection) -> Iterator[ExperimentWarning]:
         more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
         message = (
             f"the database is older than {len(ids)} of its trials: {', '.join(ids[:_NAMED])}{more}. Their results"
-            " are not counted; what they wrote is in their folders below trials. Restore a newer copy of the database, if there"
-            " is one"
+            " are not counted; what they wrote is in their folders below trials. Restore a newer copy of the"
+            " database, if there is one"
         )
         yield ExperimentWarning(code="UNRECORDED_TRIALS", message=message)
