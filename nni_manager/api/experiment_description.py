@@ -11,7 +11,7 @@ from nni_manager.api.schemas import experiments as schema
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.secrets import mask
 from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
-from nni_manager.domain.errors import InvalidInput, StoreError
+from nni_manager.domain.errors import InvalidInput, NotFound, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler import no_more_trials
 from nni_manager.store.index import list_summary, overview
@@ -98,11 +98,18 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
 
 
 def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
-    """The error that the folder is gone, perhaps removed by NNI's `nnictl`. Checked only on the index's own disk:
-    others may be unmounted or slow."""
+    """Why it is listed although it cannot be read, or was not known; that its folder or database is gone, perhaps
+    removed by NNI's `nnictl`. Checked only on the index's own disk: others may be unmounted or slow."""
     path = entry.folder.path
-    if path.parent == context.data_directory and not path.exists():
-        yield f"its folder is gone: {path}; `nnictl experiment delete {entry.id}` takes it off the list"
+    if entry.trouble:
+        yield entry.trouble
+    elif path.parent == context.data_directory:
+        try:
+            entry.folder.require_database()
+        except NotFound as error:
+            yield f"{error}; `nnictl experiment delete {entry.id}` takes it off the list"
+        except StoreError as error:
+            yield str(error)
 
 
 async def _read(context: ApiContext, id: str) -> Overview:

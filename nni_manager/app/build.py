@@ -34,6 +34,7 @@ from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Ownership
+from nni_manager.store.index import index, stored_identity
 from trial_runner.wire import full_disks
 
 log = logging.getLogger(__name__)
@@ -64,14 +65,15 @@ async def experiments(
     Raises InvalidInput or StoreError before anything was started.
     """
     async with AsyncExitStack() as stack:
-        index_database = Database(await asyncio.to_thread(_prepare_index, settings.data_dir))
+        path = await asyncio.to_thread(_prepare_index, settings.data_dir)
+        index_database = Database(path, is_durable=True, restore=partial(index_file.restore, path))
         stack.push_async_callback(index_database.close)
         await index_file.finish_half_done(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", socket_path(settings.data_dir, "keeper"))
         if await asyncio.to_thread(identity.original_of, settings.data_dir) is not None:
             # first: a start that breaks off here finds the same next time
             await asyncio.to_thread(_disown, process, settings.data_dir)
-        name = await asyncio.to_thread(identity.of, settings.data_dir)
+        name = await _identity(settings.data_dir, index_database)
         keeper = await stack.enter_async_context(connected(process))
         connections = Connections(name, partial(identity.place, settings.data_dir, secrets.token_hex(8)))
         connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.shared_object(Places)))
@@ -87,6 +89,7 @@ async def experiments(
             clock=now_ms,
             warnings=warnings,
             leftovers=left,
+            former_identities=await asyncio.to_thread(_former_identities, settings.data_dir),
         )
         supervisor = Supervisor(index_database, shared)
         await stack.enter_async_context(supervisor.running())
@@ -98,6 +101,20 @@ async def experiments(
         if not supervisor.open_ids and not supervisor.not_opened:
             # it has no job; a command that waits for the daemon's end waits for the keeper's too
             await process.ended(within_s=_KEEPER_END_S)
+
+
+async def _identity(data_directory: Path, index_database: Database) -> str:
+    """The name of the data directory, which the index has afterwards, too. Raises OSError or StoreError."""
+    has_open = any(entry.is_open for entry in await index_database.read(index.all_entries))
+    name = await asyncio.to_thread(identity.of, data_directory, has_open=has_open)
+    await index_database.write(lambda c: stored_identity.put(c, name))
+    return name
+
+
+def _former_identities(data_directory: Path) -> frozenset[str]:
+    """Whose experiments are ours beside our own; those without an owner are, unless our own name was lost."""
+    unnamed = frozenset() if identity.is_lost(data_directory) else frozenset({""})
+    return identity.former(data_directory) | unnamed
 
 
 def _disown(keeper: LocalKeeper, data_directory: Path) -> None:
@@ -114,6 +131,8 @@ def _disown(keeper: LocalKeeper, data_directory: Path) -> None:
 def _prepare_index(data_directory: Path) -> Path:
     """Prepares the index, on a full disk with the room that an earlier daemon reserved. Raises StoreError."""
     try:
+        # first: a new index reads the name from its file
+        identity.restore(data_directory, *index_file.identity_of(data_directory))
         path = index_file.prepare(data_directory)
     except StoreUnavailable as error:
         if not reserves.spend_room(data_directory):

@@ -3,6 +3,9 @@
 A moved data directory keeps its name; a copy gets another, or two daemons would replace each other on those machines,
 and the copy would end jobs of the original. If the original is not visible here, the machines notice a copy: they are
 told the directory's place, and refuse another one until a person has confirmed the move.
+
+The name is stored twice, in a file and in the index; each restores the other. Where both are lost, another name is
+made. The experiments of the lost one stay on hold until a person has said which of the two names counts.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,17 +34,40 @@ _FILE = "identity"
 #: File with the place of the identity when a daemon last saw it: ``{"directory": absolute, "inode": number,
 #: "claimed_ms": when a person last confirmed a move, 0: never}``.
 _PLACE = "identity.place"
+#: File that says which other names were this directory's: ``{"former": [names], "is_lost": whether the last one was
+#: lost and no person has settled it}``.
+_HISTORY = "identity.history"
+_NAME = re.compile("[0-9a-f]{8}")
 _MACHINE_ID = Path("/etc/machine-id")
 
 
-def of(data_directory: Path) -> str:
+def restore(data_directory: Path, name: str, directory: str) -> None:
+    """Writes the name into its file if that is gone or damaged. `name`, `directory`: as the index has them, empty: not
+    at all. A copy of a directory that is still there gets no name here. Raises OSError."""
+    if not name or known(data_directory) != NOBODY:
+        return
+    original = Path(directory)
+    if original != Path(os.path.realpath(data_directory)) and known(original) == name:
+        return
+    _write(data_directory, name)
+    log.warning("the file %s was lost; its name %s is restored from the index", data_directory / _FILE, name)
+
+
+def of(data_directory: Path, *, has_open: bool = False) -> str:
     """The id of a data directory, made once; a copy of an existing directory gets another one.
 
-    Raises OSError.
+    `has_open`: it has open experiments, so that a missing id is a lost one. Raises OSError.
     """
-    path = data_directory / _FILE
-    if not path.exists():
+    if known(data_directory) == NOBODY:
         _make(data_directory)
+        if has_open:
+            _write_history(data_directory, former(data_directory), is_lost=True)
+            log.error(
+                "the identity of %s was lost, in its file and in the index: it is %s now. Open experiments are on hold"
+                " until `nni-manager identity --moved` or `--own` has settled it",
+                data_directory,
+                known(data_directory),
+            )
     elif (original := original_of(data_directory)) is not None:
         before = known(data_directory)
         _make(data_directory)
@@ -54,14 +81,26 @@ def of(data_directory: Path) -> str:
             original,
         )
     _note_place(data_directory)
-    return path.read_text(encoding="ascii").strip()
+    return known(data_directory)
 
 
 def known(data_directory: Path) -> str:
-    """The id of a data directory, without making one."""
+    """The id of a data directory, without making one; NOBODY: it has none, or a file that is empty or damaged."""
     with suppress(OSError, ValueError):
-        return (data_directory / _FILE).read_text(encoding="ascii").strip()
+        name = (data_directory / _FILE).read_text(encoding="ascii").strip()
+        if _NAME.fullmatch(name):
+            return name
     return NOBODY
+
+
+def former(data_directory: Path) -> frozenset[str]:
+    """Other names whose experiments are this directory's, as a person has said."""
+    return frozenset(map(str, _history(data_directory).get("former", ())))
+
+
+def is_lost(data_directory: Path) -> bool:
+    """Whether the last name was lost, and no person has said whether the present one replaces it."""
+    return bool(_history(data_directory).get("is_lost", False))
 
 
 def place(data_directory: Path, run: str = "") -> dict[str, Any]:
@@ -80,15 +119,22 @@ def shown_to_machines(data_directory: Path) -> tuple[str, Callable[[], Mapping[s
     return known(data_directory), partial(place, data_directory)
 
 
-def claim(data_directory: Path) -> None:
-    """Records that the directory was moved here: machines accept this place from now on. Raises OSError."""
+def claim(data_directory: Path, name: str = "") -> None:
+    """Records that the directory was moved here: machines accept this place from now on. `name`: the one that was lost.
+    Raises OSError."""
+    if name:
+        _write(data_directory, name)
+        _write_history(data_directory, former(data_directory), is_lost=False)
     of(data_directory)
     _write_place(data_directory, {**_place_here(data_directory), "claimed_ms": time.time_ns() // 1_000_000})
 
 
-def separate(data_directory: Path) -> str:
-    """Gives the directory, a copy, a new identity and returns it. Raises OSError."""
+def separate(data_directory: Path, owners: Iterable[str] = ()) -> str:
+    """Gives the directory, a copy, a new identity and returns it. Its experiments go on with that; `owners`: the names
+    that they have. Raises OSError."""
+    names = former(data_directory) | {known(data_directory), *owners}
     _make(data_directory)
+    _write_history(data_directory, names, is_lost=False)
     _note_place(data_directory)
     return known(data_directory)
 
@@ -103,7 +149,20 @@ def _machine() -> str:
 
 
 def _make(data_directory: Path) -> None:
-    foreign_files.write_whole(str(data_directory), _FILE, secrets.token_hex(4).encode())
+    _write(data_directory, secrets.token_hex(4))
+
+
+def _write(data_directory: Path, name: str) -> None:
+    foreign_files.write_whole(str(data_directory), _FILE, name.encode(), is_durable=True)
+
+
+def _history(data_directory: Path) -> dict[str, Any]:
+    return _object_in(data_directory / _HISTORY)
+
+
+def _write_history(data_directory: Path, names: Iterable[str], *, is_lost: bool) -> None:
+    content = json.dumps({"former": sorted(names), "is_lost": is_lost}).encode()
+    foreign_files.write_whole(str(data_directory), _HISTORY, content, is_durable=True)
 
 
 def original_of(data_directory: Path) -> Path | None:
@@ -131,10 +190,15 @@ def _place_here(data_directory: Path) -> dict[str, Any]:
 
 def _noted_place(data_directory: Path) -> dict[str, Any]:
     """The stored place; empty: none, or it cannot be read."""
+    return _object_in(data_directory / _PLACE)
+
+
+def _object_in(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty: none, or it cannot be read."""
     with suppress(OSError, ValueError):
-        place = json.loads((data_directory / _PLACE).read_text(encoding="utf-8"))
-        if isinstance(place, dict):
-            return place
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
     return {}
 
 

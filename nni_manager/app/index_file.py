@@ -6,18 +6,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.api import code
-from nni_manager.domain.errors import NniManagerError, StoreCorrupt
+from nni_manager.app import identity
+from nni_manager.domain.errors import NniManagerError, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import migrate
-from nni_manager.store.connection import Connection, classifying, connect
+from nni_manager.store.connection import Connection, classifying, connect, connect_readonly
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import index
+from nni_manager.store.index import index, reconcile, stored_identity
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +92,6 @@ def _prepare(path: Path, data_directory: Path) -> Path:
     try:
         migrate.migrate(path, "index")
         _check(path)
-        _add_found(path)
     except StoreCorrupt as error:
         aside = _put_aside(path)
         log.error(
@@ -105,29 +106,81 @@ def _prepare(path: Path, data_directory: Path) -> Path:
     return path
 
 
+def identity_of(data_directory: Path) -> tuple[str, str]:
+    """(the data directory's name, its path) as the index has them; empty: it does not, or cannot be read. Blocks."""
+    path = data_directory / index.FILE
+    with suppress(OSError, StoreError, sqlite3.DatabaseError):
+        if path.stat().st_size:
+            with closing(connect_readonly(path)) as connection:
+                return stored_identity.load(connection)
+    return "", ""
+
+
+def owners(data_directory: Path) -> frozenset[str]:
+    """The names that the experiments in a data directory have as their owners. Blocks."""
+    found = filter(None, map(index.find_folder, index.folders_in(data_directory)))
+    return frozenset(one.owner for one in found if one.owner and not one.is_copy)
+
+
+def restore(path: Path, connection: Connection | None) -> None:
+    """Makes the index again that was removed, replaced or damaged while a daemon had it open. What lies in its place is
+    kept beside it. `connection`: to the former file, which is closed; its content is used where it can be read. Blocks.
+    Raises OSError or StoreError."""
+    draft = path.with_name(f"{path.name}.new")
+    _remove(draft)
+    has_content = connection is not None and _copied(connection, draft)
+    if path.exists() and path.stat().st_size:
+        log.error("%s was replaced while the daemon ran; what replaced it is %s now", path, _put_aside(path))
+    else:
+        log.error("%s was removed while the daemon ran; it is made again", path)
+    if has_content:
+        _remove(path)
+        draft.replace(path)
+    else:
+        _make(path)
+    follow_move(path)
+    _put_identity(path)
+
+
+def _put_identity(path: Path) -> None:
+    """Stores the name that the file has: the content may be older."""
+    if (name := identity.known(path.parent)) != identity.NOBODY:
+        with closing(connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            stored_identity.put(connection, name)
+            connection.execute("COMMIT")
+
+
+def _copied(connection: Connection, draft: Path) -> bool:
+    """Copies the content of an index to `draft`, and closes the connection; returns whether it is sound."""
+    try:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(draft)) as copy:
+            connection.backup(copy)
+        _check(draft)
+        with closing(connect_readonly(draft)) as copy:
+            stored_identity.load(copy)
+    except (OSError, StoreError, sqlite3.DatabaseError) as error:
+        log.warning("the former content of the index cannot be read (%s): it is read from the folders", error)
+        return False
+    finally:
+        connection.close()  # before its files are replaced: SQLite removes a write-ahead log by its name
+    return True
+
+
 def _make(path: Path) -> None:
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
     # SQLite's files beside it get the same mode
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     migrate.migrate(draft, "index")
-    with closing(connect(draft)) as connection:
+    with closing(connect(draft, is_durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for entry in index.find_folders(path.parent):
             index.put(connection, entry)
         connection.execute("COMMIT")
     _remove(path)
     draft.replace(path)
-
-
-def _add_found(path: Path) -> None:
-    """Adds experiments that NNI made since: NNI may be in use on the same data directory."""
-    with closing(connect(path)) as connection:
-        known = {entry.id for entry in index.all_entries(connection)}
-        connection.execute("BEGIN IMMEDIATE")
-        for entry in index.find_nni_folders(path.parent, known):
-            index.put(connection, entry)
-        connection.execute("COMMIT")
 
 
 def _check(path: Path) -> None:
@@ -157,9 +210,18 @@ async def finish_half_done(index_database: Database, data_directory: Path) -> No
     StoreError when the index cannot be read."""
     for id_, folder in await index_database.read(index.leftovers):
         try:
-            await _clear(index_database, data_directory, id_, folder)
+            if await asyncio.to_thread(_may_be_removed, folder):
+                await _clear(index_database, data_directory, id_, folder)
+            else:
+                await _list_again(index_database, id_, folder)
         except Exception as error:  # any error: it must not keep the other experiments waiting
             log.warning("%s, half made or half deleted, cannot be removed yet: %s", folder.path, error)
+
+
+def _may_be_removed(folder: Folder) -> bool:
+    """Whether a user deleted the experiment, or nothing would be lost: the note in the index may be older than the
+    folder."""
+    return folder.is_to_be_deleted or not index.holds_experiment(folder)
 
 
 async def _clear(index_database: Database, data_directory: Path, id_: str, folder: Folder) -> None:
@@ -170,3 +232,17 @@ async def _clear(index_database: Database, data_directory: Path, id_: str, folde
     if not findings:
         await index_database.try_write(lambda c: index.drop_leftover(c, id_))
         log.info("%s was half made or half deleted, and is gone now", folder.path, extra={"action": "leftover"})
+
+
+async def _list_again(index_database: Database, id_: str, folder: Folder) -> None:
+    """Lists an experiment that the index has as half made, although it has trials; the start reconciles it then."""
+    log.warning("the list has %s as half made, but it holds trials: it is listed", folder.path)
+    found = await asyncio.to_thread(index.find_folder, folder)
+    entry = None if found is None else reconcile.decide(None, found, is_ours=False, has_jobs=False)
+
+    def put(connection: Connection) -> None:
+        index.drop_leftover(connection, id_)
+        if entry is not None and folder.path.parent != Path(str(index_database.path)).parent:
+            index.put(connection, entry)
+
+    await index_database.try_write(put)

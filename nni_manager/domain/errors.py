@@ -213,6 +213,8 @@ STATUS: Mapping[type[Exception], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     AlreadyOwned: HTTPStatus.CONFLICT,
+    StoreCorrupt: HTTPStatus.CONFLICT,
+    SchemaRefused: HTTPStatus.CONFLICT,
     StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     AnalysisUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     PlatformUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -274,6 +274,8 @@ class StoredExperiment(NamedTuple):
     unusable_results: int | None = 0
     #: DONE: it was stopped after it was done; empty: it is open, or was stopped before.
     ended_as: str = ""
+    #: Identity of the data directory whose daemon opened it last; empty: unknown.
+    owner: str = ""
 
     @property
     def is_counting(self) -> bool:

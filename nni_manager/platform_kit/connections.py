@@ -251,6 +251,10 @@ class Connections:
         finally:
             await self._give_back(key, shared, lease)
 
+    def in_use(self, kind: type[C]) -> list[C]:
+        """The connections of a class that are in use now."""
+        return [shared.connection for shared in self._shared.values() if isinstance(shared.connection, kind)]
+
     def health(self) -> dict[str, Health]:
         """The health of each connection in use now, by its key."""
         return {key: shared.connection.health for key, shared in self._shared.items()}

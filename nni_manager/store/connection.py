@@ -32,11 +32,12 @@ _MAY_LACK_INODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CA
 _LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
 
-def connect(path: Path) -> Connection:
+def connect(path: Path, *, is_durable: bool = False) -> Connection:
     """A connection for writing. WAL with `synchronous=NORMAL`: a crash of the process loses nothing; a power failure
-    loses the commits since `sync_log`, which are read again from the outboxes."""
+    loses the last commits, which are read again from the outboxes. `is_durable`: a power failure loses nothing."""
+    synchronous = "FULL" if is_durable else "NORMAL"
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    return _set(connection, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON")
+    return _set(connection, "journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON")
 
 
 def connect_readonly(path: Path, *, may_change: bool = False) -> Connection:
@@ -134,6 +135,8 @@ def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
         return StoreUnavailable(trouble(path, error))
     if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(f"the database {path} cannot be read ({error}); restore it from a backup")
+    if primary_code(error) == sqlite3.SQLITE_ERROR and str(error).startswith("no such table"):
+        return StoreCorrupt(f"the database {path} has lost its tables ({error}); restore it from a backup")
     return error
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.clock import Durations
-from nni_manager.domain.errors import StoreGone, StoreUnavailable
+from nni_manager.domain.errors import StoreCorrupt, StoreError, StoreGone, StoreUnavailable
 from nni_manager.store.connection import (
     Connection,
     classified,
@@ -94,6 +94,8 @@ log = logging.getLogger(__name__)
 
 #: Waits between tries while the file cannot be written, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+#: Seconds that a read waits for a file that is being restored.
+_RESTORE_PATIENCE_S = 10.0
 #: Most functions of one commit, which bounds how long a result waits in a burst.
 _MAX_BATCH = 256
 #: All commits of this process, to any database.
@@ -105,11 +107,23 @@ _read_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read
 class Database:
     """Open for one event loop. The writer thread starts with the first write and ends with `close`.
 
-    `may_change`: False for a database that is only read, and given up once its file has changed.
+    `may_change`: False for a database that is only read, and given up once its file has changed. `is_durable`: a power
+    failure undoes no commit. `restore`: makes the file again when it was removed, replaced or damaged; called with the
+    connection to the former file, which it closes, or None; None: the database is given up.
     """
 
-    def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None, *, may_change: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_trouble: Callable[[], None] | None = None,
+        *,
+        may_change: bool = True,
+        is_durable: bool = False,
+        restore: Callable[[Connection | None], None] | None = None,
+    ) -> None:
         self.path = path
+        self._is_durable = is_durable
+        self._restore = restore
         #: Commits so far. It grows before a result is delivered, so a later read is never older than the value seen.
         self.commits = 0
         #: Commits that outlast a power failure; there may be more.
@@ -186,12 +200,32 @@ class Database:
         self._queue.put(write)
 
     def _read(self, function: Callable[[Connection], T]) -> T:
+        if self._restore is not None and self._is_gone():
+            self._await_restored()
         try:
             return self._readers.read(function)
         except StoreUnavailable as error:
             if self._is_gone():  # SQLite only says that it cannot be opened
                 raise self._gone() from error
             raise
+        except StoreCorrupt:
+            if self._restore is None:
+                raise
+            self._await_restored()
+            return self._readers.read(function)
+
+    def _await_restored(self) -> None:
+        """Returns when the writer, which restores the file, has written something. Raises StoreUnavailable."""
+        written = threading.Event()
+
+        def write(connection: Connection) -> None:
+            _write_nothing(connection)
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            written.set()
+
+        self._submit(Write(write, None))
+        if not written.wait(_RESTORE_PATIENCE_S):
+            raise StoreUnavailable(f"the database {self.path} was lost, and cannot be restored yet")
 
     # The writer thread
 
@@ -222,19 +256,32 @@ class Database:
 
     def _commit_until_done(self, connection: Connection | None, batch: list[Write[Any]]) -> Connection | None:
         backoff = Backoff(_RETRY_WAITS_S)
+        is_damaged, is_new = False, False
         while True:
             try:
-                if self._is_gone():
-                    return self._give_up(connection, batch, self._gone())
+                if is_damaged or self._is_gone():
+                    if self._restore is None or is_new:
+                        return self._give_up(connection, batch, self._gone())
+                    self._restored(connection, self._restore)
+                    connection, is_damaged, is_new = None, False, True
                 connection = connection or self._connected()
                 self._file = self._file or os.stat(self.path)
                 with commits.measured():
                     run(self.path, connection, batch or [Write(_write_nothing, None)])
+                if self._restore is not None and any(isinstance(write.error, StoreCorrupt) for write in batch):
+                    is_damaged = True
+                    continue
                 self.commits += 1
                 self._set_trouble("")
                 return connection
+            except (OSError, StoreError) as error:  # of `restore`
+                connection = None
+                return self._give_up(connection, batch, StoreUnavailable(f"{self.path} cannot be restored: {error}"))
             except sqlite3.DatabaseError as error:
                 connection = left_after(connection, error)
+                if self._restore is not None and isinstance(classified(self.path, error), StoreCorrupt):
+                    is_damaged = True
+                    continue
                 if not is_transient(error) or (self._closing.is_set() and backoff.failures):
                     return self._give_up(connection, batch, classified(self.path, error))
                 self._set_trouble(trouble(self.path, error))
@@ -243,24 +290,32 @@ class Database:
 
     def _connected(self) -> Connection:
         if not self.trouble:
-            return connect(self.path)
+            return connect(self.path, is_durable=self._is_durable)
         with self._readers.released():
             restore_modes(self.path)
-            return connect(self.path)
+            return connect(self.path, is_durable=self._is_durable)
+
+    def _restored(self, connection: Connection | None, restore: Callable[[Connection | None], None]) -> None:
+        """Restores the file. Raises OSError or StoreError."""
+        with self._readers.released():
+            restore(connection)
+        self._file = None
 
     def _is_gone(self) -> bool:
-        """Whether the file was removed or replaced; SQLite would keep writing into the removed one."""
+        """Whether the file was removed, replaced or emptied; SQLite would keep writing into the removed one."""
         if self._file is None:
             return False
         try:
-            return not os.path.samestat(self._file, os.stat(self.path))
+            now = os.stat(self.path)
+            return not os.path.samestat(self._file, now) or now.st_size == 0 < self._file.st_size
         except FileNotFoundError:
             return True
         except OSError:
             return False  # SQLite reports it
 
     def _gone(self) -> StoreGone:
-        return StoreGone(f"the database {self.path} was removed or exchanged while it was open; put it back")
+        sentence = "was removed, exchanged or emptied while it was open; put it back"
+        return StoreGone(f"the database {self.path} {sentence}")
 
     def _give_up(self, connection: Connection | None, batch: list[Write[Any]], error: Exception) -> Connection | None:
         for write in batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,8 @@ from pathlib import Path
 from nni_manager.domain.errors import AlreadyOwned, NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.platform_kit import registry
 from nni_manager.store import private
-from nni_manager.store.connection import require_content
 from trial_runner.wire import foreign_files, removal
-from trial_runner.wire.descriptors import try_lock
+from trial_runner.wire.descriptors import Descriptor, try_lock
 from trial_runner.wire.foreign_files import NotRegular
 
 #: The kernel's table: device, mount point and type a line; see fstab(5).
@@ -70,7 +70,9 @@ def _text(field: bytes) -> str:
 #: Below the data directory: databases of folders on network file systems.
 _DATABASES = "databases"
 #: Entries that an experiment's folder may have.
-_OURS = ("db", "log", "trials", "checkpoint", "code", "environments", "labels.json", *private.FILES)
+_OURS = ("log", "trials", "checkpoint", "code", "environments", "labels.json", *private.FILES)
+#: Removed last, in this order: what is left of a removal that was interrupted is not taken for an experiment.
+_LAST = ("db", "deleted")
 #: Folders that an open experiment writes into → what is lost when one is missing.
 _LOST = {
     "log": "its earlier log is lost",
@@ -126,16 +128,20 @@ class Folder:
 
     def require_database(self) -> Path:
         """The database's path. Raises NotFound when it is missing, StoreCorrupt when it is empty, StoreUnavailable when
-        that cannot be checked."""
+        that cannot be checked.
+
+        SQLite would make a new database of an empty file, and remove the write-ahead log beside it.
+        """
         try:
             database = self.database
-            is_there = database.exists()
+            size = database.stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            what, where = ("database", self.database) if self.path.exists() else ("folder", self.path)
+            raise NotFound(f"the {what} of experiment {self.path.name} is gone: {where}") from None
         except OSError as error:
             raise StoreUnavailable(f"the folder {self.path} cannot be read ({error.strerror})") from error
-        if not is_there:
-            what, where = ("database", database) if self.path.exists() else ("folder", self.path)
-            raise NotFound(f"the {what} of experiment {self.path.name} is gone: {where}")
-        require_content(database)
+        if size == 0 and stat.S_ISREG(database.stat().st_mode):
+            raise StoreCorrupt(f"the database {database} is empty; restore it from a backup")
         return database
 
     @property
@@ -168,6 +174,29 @@ class Folder:
             return os.listdir(self.path) == ["log"] and set(os.listdir(self.log)) <= _OF_LAUNCHER
         except OSError:
             return False
+
+    @property
+    def _deletion(self) -> Path:
+        """Exists while a user's deletion of the experiment is carried out."""
+        return self.path / "deleted"
+
+    @property
+    def is_to_be_deleted(self) -> bool:
+        """Whether a user asked for the deletion. A note elsewhere does not count: it may be older than the folder."""
+        return self._deletion.exists()
+
+    def mark_deletion(self, *, is_wanted: bool) -> None:
+        """Marks the folder as deleted by a user, or removes the mark. Quiet without a folder. Raises OSError."""
+        if not is_wanted:
+            self._deletion.unlink(missing_ok=True)
+        elif self.path.is_dir():
+            self._deletion.touch(mode=0o600)
+            sync(self.path)
+
+    def sync(self) -> None:
+        """Writes the folder, its database and the entry of both to the disk. Raises OSError."""
+        for path in (self.database, self.database.parent, self.path / "db", self.path, self.path.parent):
+            sync(path)
 
     def create(self, data_directory: Path) -> None:
         """Creates the folders with mode 0700; one that `is_laid_out` is filled. Raises OSError."""
@@ -214,7 +243,7 @@ class Folder:
                 findings += removal.remove(str(home))
         if findings:  # the pointer is needed for the next try
             return findings
-        for name in (*_OURS, *self._of_services()):
+        for name in (*_OURS, *self._of_services(), *_LAST):
             findings += removal.remove(str(self.path / name))
         with suppress(OSError):
             self.path.rmdir()
@@ -226,6 +255,12 @@ class Folder:
         with suppress(OSError):
             return [name for name in os.listdir(self.path) if re.fullmatch(rf"(?:{platforms})(?:-[0-9]+)?", name)]
         return []
+
+
+def sync(path: Path) -> None:
+    """Returns when a power failure cannot undo what was written to a file, or made in a folder. Raises OSError."""
+    with Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
+        os.fsync(descriptor)
 
 
 class Ownership:

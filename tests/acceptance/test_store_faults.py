@@ -453,7 +453,7 @@ def _check_corrupt(run: Run) -> None:
     assert "restore it from a backup" in entry["errors"][0]
     with run.daemon.client() as client:
         answer = client.get(f"/api/v1/experiments/{run.id}")
-        assert answer.status_code == 500 or answer.json()["errors"], answer.text
+        assert answer.status_code == 409 or answer.json()["errors"], answer.text
         refused = client.post(f"/api/v1/experiments/{run.id}/trials", json={"parameters": {"x": 1}})
     assert (refused.status_code, "restore it from a backup" in refused.text) == (409, True)
 
@@ -505,7 +505,7 @@ def _last_word(process: psutil.Process) -> str:
 
 def _remove_while_it_runs(daemon: Daemon, folder: Path) -> str:
     shutil.rmtree(folder)
-    return "was removed or exchanged while it was open"
+    return "was removed, exchanged or emptied while it was open"
 
 
 def _remove_just_now(daemon: Daemon, folder: Path) -> str:

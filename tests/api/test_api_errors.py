@@ -28,6 +28,8 @@ EXPECTED = {
     "AttemptDecided": 409,
     "Ending": 409,
     "AlreadyOwned": 409,
+    "StoreCorrupt": 409,
+    "SchemaRefused": 409,
     "StoreUnavailable": 503,
     "PlatformUnavailable": 503,
     "AnalysisUnavailable": 503,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -80,3 +81,48 @@ def test_a_place_that_cannot_be_read_says_nothing(data: Path, text: str) -> None
     (data / "identity.place").write_text(text)
     assert identity.of(data) == name
     assert json.loads((data / "identity.place").read_text())["directory"] == str(data.resolve())
+
+
+@pytest.mark.parametrize("damage", ["", "\0" * 8, "not a name"])
+def test_damaged_identity_is_restored_from_the_index(data: Path, damage: str) -> None:
+    name = identity.of(data)
+    (data / "identity").write_text(damage)
+    assert identity.known(data) == identity.NOBODY
+    identity.restore(data, name, str(data))
+    assert identity.of(data, has_open=True) == name and not identity.is_lost(data)
+
+
+def test_copy_without_identity_file_does_not_take_the_name(data: Path, tmp_path: Path) -> None:
+    name = identity.of(data)
+    copy = Path(shutil.copytree(data, tmp_path / "copy"))
+    (copy / "identity").unlink()
+    identity.restore(copy, name, str(data))
+    assert identity.of(copy) != name
+    moved = data.rename(tmp_path / "moved")
+    (moved / "identity").unlink()
+    identity.restore(moved, name, str(data))
+    assert identity.of(moved) == name
+
+
+def test_identity_lost_twice_is_settled_by_a_person(data: Path) -> None:
+    name = identity.of(data)
+    (data / "identity").write_text("")
+    other = identity.of(data, has_open=True)
+    assert other != name and identity.is_lost(data)
+    assert identity.of(data, has_open=True) == other and identity.is_lost(data), "a restart settles nothing"
+    identity.claim(data, name)
+    assert identity.of(data) == name and not identity.is_lost(data)
+
+
+def test_separated_directory_keeps_its_experiments(data: Path) -> None:
+    name = identity.of(data)
+    own = identity.separate(data)
+    assert own != name and identity.former(data) == {name}
+
+
+def test_identity_is_on_the_disk_when_it_is_used(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), sync(file)))
+    identity.of(data)
+    assert synced[:2] == [f"{data}/identity.tmp", str(data)]

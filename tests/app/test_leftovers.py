@@ -102,6 +102,7 @@ async def test_a_deep_tree_that_a_trial_left_goes_too(database: Database, caplog
         folder.create(place)
         (folder.trials / "abcde").mkdir()
         make_deep_tree(folder.trials / "abcde", 1200)
+        folder.mark_deletion(is_wanted=True)
         await database.write(lambda c: index.set_leftover(c, "half", folder))
         await index_file.finish_half_done(database, place)
         assert not folder.path.exists() and await left(database) == []
@@ -132,3 +133,26 @@ async def test_nothing_about_a_leftover_ends_the_daemon(
     await index_file.finish_half_done(database, tmp_path)
     assert await left(database) == ["half"] and not other.path.exists()
     assert str(error) in caplog.text and str(folder.path) in caplog.text
+
+
+async def test_note_does_not_remove_trials(tmp_path: Path, database: Database, folder: Folder) -> None:
+    """The note may be older than the folder; only a deletion that the folder itself has is carried out."""
+    (folder.trials / "abcde").mkdir()
+    await database.write(lambda c: index.set_leftover(c, "half", folder))
+    await index_file.finish_half_done(database, tmp_path)
+    assert folder.trials.exists() and await left(database) == []
+    folder.mark_deletion(is_wanted=True)
+    await database.write(lambda c: index.set_leftover(c, "half", folder))
+    await index_file.finish_half_done(database, tmp_path)
+    assert not folder.path.exists()
+
+
+async def test_kept_folder_elsewhere_is_listed(tmp_path: Path, database: Database) -> None:
+    folder = Folder(tmp_path / "elsewhere" / "half")
+    folder.create(tmp_path)
+    (folder.trials / "abcde").mkdir()
+    await database.write(lambda c: index.set_leftover(c, "half", folder))
+    await index_file.finish_half_done(database, tmp_path)
+    (entry,) = await database.read(index.all_entries)
+    assert (entry.id, entry.status, entry.folder) == ("half", ExperimentStatus.STOPPED, folder)
+    assert str(folder.path) in entry.trouble

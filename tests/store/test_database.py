@@ -13,16 +13,20 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nni_manager.app import index_file
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store import database as module
-from nni_manager.store import readers
+from nni_manager.store import migrate, readers
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
+from nni_manager.store.index import stored_identity
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -309,7 +313,7 @@ async def test_removed_database_is_not_written(database: Database, fate: str) ->
     if fate == "exchanged":
         copy.rename(database.path)
     for write in (database.write, database.try_write):
-        with pytest.raises(StoreCorrupt, match="was removed or exchanged while it was open"):
+        with pytest.raises(StoreCorrupt, match="was removed, exchanged or emptied while it was open"):
             await write(insert(2))
     assert database.path.exists() == (fate == "exchanged"), "none was made in its place"
 
@@ -318,7 +322,7 @@ async def test_read_of_a_removed_database_says_so(database: Database) -> None:
     """StoreCorrupt, not StoreUnavailable: it ends the experiment, whether a read or a write finds it first."""
     await database.write(insert(1))
     database.path.unlink()
-    with pytest.raises(StoreCorrupt, match="was removed or exchanged while it was open"):
+    with pytest.raises(StoreCorrupt, match="was removed, exchanged or emptied while it was open"):
         await database.read(numbers)
 
 
@@ -628,3 +632,33 @@ def test_reads_while_read_only_do_not_block_later_writes(names: str, pause_s: fl
         command = [sys.executable, "-c", _READ_ONLY_FOR_A_WHILE, f"{folder}/x.sqlite", names, str(pause_s)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT)
     assert done.stdout == "written\n", done.stderr
+
+
+async def test_durable_database_syncs_each_commit(tmp_path: Path) -> None:
+    database = Database(tmp_path / "durable.sqlite", is_durable=True)
+    assert await database.write(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,), "FULL"
+    await database.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "replaced"])
+async def test_lost_file_is_restored_with_its_content(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "index.sqlite"
+    migrate.migrate(path, "index")
+    database = Database(path, restore=partial(index_file.restore, path))
+    await database.write(lambda c: stored_identity.put(c, "0123abcd"))
+    await database.read(stored_identity.load)  # a reader that stays open
+    if how == "emptied":
+        os.truncate(path, 0)
+    else:
+        for suffix in ("", "-wal", "-shm"):
+            os.unlink(f"{path}{suffix}")
+    if how == "replaced":
+        migrate.migrate(path, "index")
+    found, _ = await database.read(stored_identity.load)
+    assert found == ("0123abcd" if how != "emptied" else found)
+    await database.write(lambda c: stored_identity.put(c, "4567cdef"))
+    await database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert stored_identity.load(connection)[0] == "4567cdef"
+    is_kept = any(name.startswith("index.sqlite.corrupt-") for name in os.listdir(tmp_path))
+    assert is_kept or how != "replaced"

@@ -151,14 +151,23 @@ def test_the_index_is_made_again_from_the_folders(
     shutil.copy(empty_database, tmp_path / "rowless" / "db" / "nni.sqlite")
     with caplog.at_level(logging.WARNING):
         found = index.find_folders(tmp_path)
-    assert [(entry.id, entry.is_open, entry.ended_ms) for entry in found] == [("a", False, 8), ("b", True, None)]
-    assert [next(p for p in ("broken", "rowless") if p in text) for text in caplog.messages] == ["broken", "rowless"]
+    assert [(entry.id, entry.is_open, entry.ended_ms) for entry in found] == [
+        ("a", False, 8),
+        ("b", True, None),
+        ("broken", False, None),
+    ]
+    assert "cannot be read" in found[2].note and not found[0].note
+    names = ("broken", "empty", "rowless")
+    assert [next(name for name in names if f"/{name} " in text) for text in caplog.messages] == list(names)
 
 
 def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty_database: Path) -> None:
     folder = Folder(tmp_path / "exp1")
     (folder.path / "db").mkdir(parents=True)
-    with pytest.raises(StoreError):
+    with pytest.raises(NotFound, match=r"the database of experiment exp1 is gone: .*exp1/db/nni\.sqlite"):
+        index.read_folder(folder)
+    folder.database.touch()
+    with pytest.raises(StoreCorrupt, match=r"the database .*exp1/db/nni\.sqlite is empty"):
         index.read_folder(folder)
     folder.database.write_text("no database " * 99)
     with pytest.raises(StoreError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -19,7 +18,7 @@ from nni_manager.scheduler.experiments import experiment_folder
 from nni_manager.store.connection import connect, connect_readonly
 from nni_manager.store.experiment import answers, experiments, trials
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import index, list_summary
+from nni_manager.store.index import index, list_summary, reconcile
 from nni_manager.store.nni import nni_answers, nni_folder
 
 pytestmark = pytest.mark.unit
@@ -405,23 +404,15 @@ def test_the_link_to_the_latest_is_no_folder_of_its_own(old: Old, tmp_path: Path
     (tmp_path / "zlatest").symlink_to("oldexp")  # and after it
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "far").symlink_to(old.folder.path)
-    for find in (index.find_folders, lambda place: index.find_nni_folders(place, known=())):
-        assert [entry.folder.path.name for entry in find(tmp_path)] == ["oldexp"]
-        assert [entry.folder.path.name for entry in find(tmp_path / "elsewhere")] == ["far"]
+    assert [entry.folder.path.name for entry in index.find_folders(tmp_path)] == ["oldexp"]
+    assert [entry.folder.path.name for entry in index.find_folders(tmp_path / "elsewhere")] == ["far"]
 
 
-def test_new_nni_folders_are_added_to_the_index(old: Old, tmp_path: Path) -> None:
-    assert [entry.id for entry in index.find_nni_folders(tmp_path, known=())] == ["oldexp"]
-    assert index.find_nni_folders(tmp_path, known={"oldexp"}) == []
-    shutil.copytree(old.folder.path, tmp_path / "copy")
-    assert index.find_nni_folders(tmp_path, known={"oldexp"}) == []  # the copy is not another experiment
-    shutil.rmtree(tmp_path / "copy")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "broken" / "db").mkdir(parents=True)
-    (tmp_path / "broken" / "db" / "nni.sqlite").write_text("no database " * 99)
-    assert [entry.id for entry in index.find_nni_folders(tmp_path, known=())] == ["oldexp"]
-    old.take_over().close()
-    assert index.find_nni_folders(tmp_path, known=()) == []  # a folder of ours begins to work by `resume` only
+def test_new_nni_folder_is_listed_without_a_sentence(old: Old, tmp_path: Path) -> None:
+    found = index.find_folder(old.folder)
+    assert found is not None
+    entry = reconcile.decide(None, found, is_ours=True, has_jobs=False)
+    assert entry is not None and (entry.id, entry.is_open, entry.trouble) == ("oldexp", False, "")
 
 
 def test_lists_show_its_results_before_it_is_taken_over(old: Old, tmp_path: Path) -> None:
@@ -430,7 +421,7 @@ def test_lists_show_its_results_before_it_is_taken_over(old: Old, tmp_path: Path
     old.event(30, "ccccc", "WAITING", record(2, x=1.0), 2)
     old.event(31, "ccccc", "FAILED", None, 2)
     old.save(2, ended_ms=99)
-    (entry,) = index.find_nni_folders(tmp_path, known=())
+    (entry,) = index.find_folders(tmp_path)
     old.take_over().close()
     found = list_summary.parse(entry.results)
     assert found == list_summary.parse(index.read_folder(old.folder).results) and found is not None

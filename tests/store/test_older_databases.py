@@ -11,9 +11,9 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store.connection import connect
-from nni_manager.store.experiment import experiments, trial_warnings, trials
+from nni_manager.store.experiment import experiments, trial_warnings, trials, unrecorded_trials
 from nni_manager.store.folder import Folder
-from nni_manager.store.index import index
+from nni_manager.store.index import index, stored_identity
 from nni_manager.store.index.labels import Labels
 from nni_manager.store.migrate import migrate, upgraded_copy
 from tests.store.life import one
@@ -51,6 +51,9 @@ def test_older_list_of_experiments_is_opened_and_takes_labels(tmp_path: Path) ->
     connection = connect(path)
     (entry,) = index.all_entries(connection)
     assert (entry.id, entry.status, entry.labels) == ("exp1", ExperimentStatus.RUNNING, Labels())
+    assert (entry.is_found, entry.note, stored_identity.load(connection)[0]) == (False, "", "")
+    stored_identity.put(connection, "0123abcd")
+    assert stored_identity.load(connection)[0] == "0123abcd"
     index.set_labels(connection, "exp1", Labels(tags=("kept",)))
     assert index.get(connection, "exp1").labels.tags == ("kept",)
     connection.close()
@@ -66,7 +69,8 @@ def test_older_experiment_is_opened_and_takes_what_is_new(tmp_path: Path) -> Non
     experiments.put_provenance(connection, {"commit": "1234"})
     assert experiments.provenance(connection) == {"commit": "1234"}
     row = experiments.load(connection)
-    assert (row.class_direction, row.unusable_results, row.ended_as) == ("", None, "")
+    assert (row.class_direction, row.unusable_results, row.ended_as, row.owner) == ("", None, "", "")
+    assert unrecorded_trials.note(connection, tmp_path / "trials") == ()
     trials.note_checkpoint(connection, "aaaaa")
     assert one(connection, "SELECT trial_id FROM checkpoints") == "aaaaa"
     assert trial_warnings.load(connection) == ()

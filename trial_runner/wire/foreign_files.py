@@ -158,8 +158,11 @@ def remove(folder: Folder, name: str) -> List[str]:
         return removal.remove_below(parent, last, os.path.join(shown, name))
 
 
-def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> None:
-    """Puts a file there, whole or not at all. What lies there, or where its draft is made, goes. Raises OSError."""
+def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600, is_durable: bool = False) -> None:
+    """Puts a file there, whole or not at all. What lies there, or where its draft is made, goes. Raises OSError.
+
+    `is_durable`: returns when a power failure cannot undo it any more.
+    """
     *above, last = _parts(name)
     with _opened(folder, above) as parent:
         draft = last + ".tmp"
@@ -167,10 +170,14 @@ def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> No
         try:
             with opened as descriptor:
                 write_all(descriptor, data)
+                if is_durable:
+                    os.fsync(descriptor)
             _rename(parent, draft, last)
         except OSError:
             os.unlink(draft, dir_fd=parent)
             raise
+        if is_durable:
+            os.fsync(parent)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -183,7 +183,9 @@ def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
         raise InvalidInput("--moved and --own say different things; give one of them")
     if names.known(directory) == names.NOBODY:
         raise InvalidInput(f"{directory} has no name yet: no daemon has used it")
-    if moved:
+    if moved and names.is_lost(directory):
+        _restore_lost(directory)
+    elif moved:
         names.claim(directory)
         echo(f"{names.known(directory)} is in {directory} from now on; machines are asked again within minutes, or")
         echo("at once by `nnictl resume ID`.")
@@ -193,11 +195,35 @@ def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
         echo(f"{names.known(directory)} in {directory}")
 
 
-def _separate(directory: Path) -> None:
-    from nni_manager.app import identity as names
+def _require_no_daemon(directory: Path) -> None:
     from nni_manager.client.data_directory import is_taken
 
     if is_taken(directory):
         raise Conflict(f"the daemon of {directory} runs; end it first with `nni-manager stop`, trials go on")
+
+
+def _restore_lost(directory: Path) -> None:
+    """Gives the directory the name again that its experiments have."""
+    from nni_manager.app import identity as names
+    from nni_manager.app import index_file
+
+    _require_no_daemon(directory)
+    present = names.known(directory)
+    found = sorted(index_file.owners(directory) - {present})
+    if len(found) > 1:
+        raise InvalidInput(
+            f"the experiments in {directory} name several managers: {', '.join(found)}. Move those of other managers"
+            " away, or give this directory a new name with --own"
+        )
+    names.claim(directory, *(found or [present]))
+    echo(f"{names.known(directory)} is the name of {directory} again. Start the daemon: its experiments go on.")
+
+
+def _separate(directory: Path) -> None:
+    from nni_manager.app import identity as names
+    from nni_manager.app import index_file
+
+    _require_no_daemon(directory)
     before = names.known(directory)
-    echo(f"{names.separate(directory)} is the name of {directory} from now on, not {before}.")
+    lost = index_file.owners(directory) if names.is_lost(directory) else ()
+    echo(f"{names.separate(directory, lost)} is the name of {directory} from now on, not {before}.")

@@ -7,7 +7,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,13 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.space.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.scheduler.disk import Disk
-from nni_manager.scheduler.experiments import command_writes, edited_file, experiment_folder, preflight
+from nni_manager.scheduler.experiments import (
+    command_writes,
+    edited_file,
+    experiment_folder,
+    left_jobs,
+    preflight,
+)
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
@@ -186,7 +192,7 @@ class ExperimentCommands:
                 or await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
             )
             await self._shared.leftovers.end_deleted(entry, self._shared.clock(), may_have_jobs=may_have_jobs)
-            await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
+            await self._note_deletion(entry)
             await self._stopping.close_all(id)
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
@@ -197,9 +203,20 @@ class ExperimentCommands:
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.check_empty()
 
+    async def _note_deletion(self, entry: Entry) -> None:
+        """Notes the deletion, in the folder as well: a note in the index alone is not trusted by the next daemon."""
+        with suppress(OSError):  # what cannot be written cannot be removed either
+            await asyncio.to_thread(entry.folder.mark_deletion, is_wanted=True)
+        try:
+            await self._supervisor.write(lambda c: index.set_leftover(c, entry.id, entry.folder))
+        except BaseException:
+            with suppress(OSError):
+                await asyncio.to_thread(entry.folder.mark_deletion, is_wanted=False)
+            raise
+
     async def entry(self, id: str) -> Entry:
         """The entry of an experiment. Raises NotFound."""
-        return await self._supervisor.closed_ones.entry(id)
+        return await self._supervisor.entry(id)
 
     async def folder(self, id: str) -> Folder:
         """The present folder of an experiment. Raises NotFound."""
@@ -212,7 +229,7 @@ class ExperimentCommands:
 
     async def entries(self) -> list[Entry]:
         """The entries of all experiments, oldest first."""
-        return await self._supervisor.index.read(index.all_entries)
+        return await self._supervisor.entries()
 
     async def counts(self) -> dict[str, int]:
         """Experiments by status, only those that occur."""
@@ -240,8 +257,11 @@ class ExperimentCommands:
         return plans
 
     async def clean(self, platforms: Collection[str]) -> list[tuple[LeftoverJobs, str]]:
-        """Ends leftover jobs of closed experiments on these platforms, or on all; as `Leftovers.end`."""
-        return await self._shared.leftovers.end(platforms)
+        """Ends leftover jobs of closed experiments on these platforms, or on all; as `Leftovers.end`. Also those of
+        experiments that no list has, at the keepers in use."""
+        noted = await self._shared.leftovers.end(platforms)
+        listed = {entry.id for entry in await self.entries()} | await self._supervisor.ids_at_work()
+        return [*noted, *await left_jobs.end_unknown(self._shared, listed, platforms)]
 
     async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[LeftOnService]:
         """Finds leftovers of experiments not open here on a config's services; removes those of the ids in `remove`."""

@@ -27,9 +27,10 @@ from nni_manager.domain.errors import (
 from nni_manager.domain.experiment import ExperimentStatus, StoredExperiment
 from nni_manager.scheduler.experiments.code import IsWanted, archive_of, with_own_code
 from nni_manager.scheduler.experiments.open_experiment import renew
+from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.store import migrate, private, stored_config
-from nni_manager.store.connection import classified, connect_readonly
+from nni_manager.store.connection import classified, classifying, connect_readonly
 from nni_manager.store.experiment import experiments, jobs, services, trials
 from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.nni import nni_folder, nni_format
@@ -46,10 +47,11 @@ def make(
     is_wanted: IsWanted,
     *,
     data_dir: Path,
+    owner: str,
     now_ms: int,
 ) -> None:
-    """Creates the folder with database, private file and code. Raises InvalidInput if it cannot be created, and
-    NotWanted once `is_wanted` is False; an incomplete folder stays."""
+    """Creates the folder with database, private file and code, and syncs it. Raises InvalidInput if that fails,
+    and NotWanted once `is_wanted` is False; an incomplete folder stays."""
     try:
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder, is_wanted)
@@ -70,12 +72,14 @@ def make(
                 storage_key=secrets.token_hex(12),
                 class_direction=submission.class_direction,
                 warnings=[warning.told for warning in submission.spec.warnings],
+                owner=owner,
             )
             for results in submission.imported:
                 experiments.add_import(connection, nni_format.as_javascript(results), now_ms)
             experiments.set_endpoint(connection, endpoint)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)
+        folder.sync()
     except (OSError, sqlite3.OperationalError) as error:
         reason = full_disks.reason(error, folder.path) if isinstance(error, OSError) else str(error)
         raise InvalidInput(
@@ -101,6 +105,9 @@ def upgrade(folder: Folder) -> None:
     adopt(folder)
     with suppress(StoreUnavailable):
         migrate.migrate(folder.database, "experiment")
+    database = folder.require_database()
+    with classifying(database), closing(connect_readonly(database)) as connection:
+        experiments.require_row(connection)
 
 
 def adopt(folder: Folder) -> None:
@@ -125,13 +132,15 @@ def _config_of_nni(text: str, *, directory: str) -> str:
         return text
 
 
-def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> StoredExperiment:
+def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening, owner: str) -> StoredExperiment:
     """Resumes a stopped experiment: its stopped trials wait again, with the same parameters. Returns its former record.
 
     Raises InvalidInput for unknown secrets, and AlreadyOwned, without a change, while another manager has it open.
     """
     with _writing(folder) as connection:
         before = experiments.load(connection)
+        experiments.set_owner(connection, owner)
+        folder.mark_deletion(is_wanted=False)  # a deletion that a killed daemon had not noted
         trials.reopen_stopped(connection)
         experiments.count_to_last_event(connection, now_ms)  # before the hold is cleared, which is not counted
         experiments.set_hold(connection, None)
@@ -170,6 +179,15 @@ def has_undecided_jobs(folder: Folder) -> bool:
             return version > 0 and jobs.has_undecided(connection)  # NNI's own knows no jobs of ours
     except (StoreError, sqlite3.DatabaseError):
         return True
+
+
+def require_no_jobs_elsewhere(folder: Folder, shared: SharedParts) -> None:
+    """Raises Conflict for an experiment of another owner with jobs elsewhere, which a resume would start a second time.
+    Raises StoreError."""
+    database = folder.require_database()
+    with classifying(database), closing(connect_readonly(database)) as connection:
+        if jobs.has_undecided_elsewhere(connection):
+            shared.require_ours(experiments.load(connection))
 
 
 def restore_status(folder: Folder, before: StoredExperiment, ended_ms: int) -> None:

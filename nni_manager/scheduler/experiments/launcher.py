@@ -124,7 +124,10 @@ class Launcher:
         await self._supervisor.write(lambda c: _announce(c, submission, folder))
         try:
             data_dir, now_ms = self._shared.settings.data_dir, self._shared.clock()
-            make = partial(experiment_folder.make, folder, submission, endpoint, data_dir=data_dir, now_ms=now_ms)
+            owner = self._shared.connections.identity
+            make = partial(
+                experiment_folder.make, folder, submission, endpoint, data_dir=data_dir, owner=owner, now_ms=now_ms
+            )
             await in_thread(make)
             entry = await asyncio.to_thread(index.read_folder, folder)
             await self._supervisor.write(lambda c: index.put(c, entry))
@@ -143,7 +146,7 @@ class Launcher:
     async def _find(self, id: str, directory: Path | None) -> Entry:
         """The entry of an experiment. Raises NotFound, InvalidInput or StoreError."""
         if directory is None:
-            return await self._supervisor.index.read(lambda c: index.get(c, id))
+            return await self._supervisor.entry(id)
         folder = experiment_folder.find_in(directory, id)
         found = await asyncio.to_thread(index.read_folder, folder)
         if found.id != id:
@@ -163,12 +166,17 @@ class Launcher:
                 is_open=True,
                 endpoint=endpoint,
                 launched_ms=now_ms,
+                is_found=False,
+                note="",
             )
             # the index first: a stopped folder that is listed as open is corrected, an open one listed as stopped is
             # not
             async with self._listed(opened):
                 await self._supervisor.closed_ones.release(id_)
-                async with _reopened(entry, endpoint, now_ms, how):
+                owner = self._shared.connections.identity
+                if id_ in self._supervisor.not_opened and self._shared.is_identity_lost:
+                    await asyncio.to_thread(experiment_folder.require_no_jobs_elsewhere, entry.folder, self._shared)
+                async with _reopened(entry, endpoint, now_ms, how, owner):
                     await self._supervisor.open(opened)
             self._supervisor.viewed.discard(id_)
 
@@ -203,13 +211,16 @@ class Launcher:
 
 
 @asynccontextmanager
-async def _reopened(entry: Entry, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> AsyncIterator[None]:
+async def _reopened(
+    entry: Entry, endpoint: Endpoint | None, now_ms: int, how: Reopening, owner: str
+) -> AsyncIterator[None]:
     """Resumes the stopped experiment in its folder; restores its former status on failure."""
 
     def restore(before: StoredExperiment) -> None:
         experiment_folder.restore_status(entry.folder, before, entry.ended_ms or now_ms)
 
-    before = await to_its_end(partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how), undo=restore)
+    reopen = partial(experiment_folder.reopen, entry.folder, endpoint, now_ms, how, owner)
+    before = await to_its_end(reopen, undo=restore)
     try:
         yield
     except BaseException:

@@ -33,7 +33,7 @@ from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import private, stored_config
 from nni_manager.store.database import Database
-from nni_manager.store.experiment import experiments, jobs, services
+from nni_manager.store.experiment import experiments, jobs, services, unrecorded_trials
 from nni_manager.store.experiment.services import ServiceRow
 from nni_manager.store.folder import Folder, Ownership
 from nni_manager.store.index import list_summary
@@ -69,6 +69,8 @@ class OpenExperiment:
         self.changes = build.changes
         #: Serialises commands that change the config.
         self.changing = asyncio.Lock()
+        #: Ids of trials that the database, restored from an older copy, does not have; found when it was opened.
+        self.unrecorded: tuple[str, ...] = ()
         #: The fault of a loop that waits to be started again; empty: it runs.
         self.fault = ""
         #: The stack of the last fault, and how often it came in a row.
@@ -145,10 +147,14 @@ class OpenExperiment:
             self.start_again()
             raise Conflict(f"experiment {self.id} is being stopped; {verb} it when it is{trouble}")
 
-    async def command(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs a command's write; refused, not queued, while the database cannot be written."""
+    async def command(self, function: Callable[[sqlite3.Connection], T], *, is_durable: bool = False) -> T:
+        """Runs a command's write; refused, not queued, while the database cannot be written. `is_durable`: returns when
+        a power failure cannot undo it."""
         try:
             done = await self.database.try_write(function)
+            if is_durable:
+                with suppress(OSError):  # a disk that cannot sync: the next commits say what is wrong with it
+                    await self.database.sync()
         except StoreCorrupt as error:
             self.loop.inbox.give_up(error)
             raise
@@ -244,7 +250,7 @@ async def open_experiment(
         changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
-        row, gone, kept = await database.try_write(lambda c: _load(c, folder, shared.clock()))
+        row, gone, kept, unrecorded = await database.try_write(lambda c: _load(c, folder, shared))
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         for sentence in lost:
@@ -263,17 +269,25 @@ async def open_experiment(
             removed=gone,
         )
         parts = build.parts(lambda result: on_status(row.id, result))
-        return OpenExperiment(build=build, parts=parts, held=held.pop_all(), environment=environment, kept=kept)
+        experiment = OpenExperiment(build=build, parts=parts, held=held.pop_all(), environment=environment, kept=kept)
+        experiment.unrecorded = unrecorded
+        return experiment
 
 
 def _load(
-    connection: sqlite3.Connection, folder: Folder, now_ms: int
-) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept]:
-    """(the experiment, services that left the config and still have attempts, private data), to open it with."""
+    connection: sqlite3.Connection, folder: Folder, shared: SharedParts
+) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept, tuple[str, ...]]:
+    """(the experiment, services that left the config and still have attempts, private data, trials that have only a
+    folder), to open it with."""
+    shared.require_ours(experiments.load(connection))
+    experiments.set_owner(connection, shared.connections.identity)
     _settle_in(connection, folder)
-    experiments.count_to_last_event(connection, now_ms)
+    unrecorded = unrecorded_trials.note(connection, folder.trials)
+    if unrecorded:
+        log.warning("the database in %s is older than these trials: %s", folder.path, ", ".join(unrecorded))
+    experiments.count_to_last_event(connection, shared.clock())
     gone = tuple(one for one in removed(services.load(connection)) if jobs.has_any(connection, one.service))
-    return experiments.load(connection), gone, _kept(folder)
+    return experiments.load(connection), gone, _kept(folder), unrecorded
 
 
 def _kept(folder: Folder) -> Kept:

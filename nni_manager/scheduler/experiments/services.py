@@ -16,7 +16,7 @@ from typing import Any
 from nni_manager.config import credentials, experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.errors import StoreError
+from nni_manager.domain.errors import Conflict, StoreError
 from nni_manager.domain.experiment import LiveSpec, PlatformSpec, StoredExperiment
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit import registry
@@ -58,6 +58,27 @@ class SharedParts:
     leftovers: Leftovers
     #: Changes of any open experiment, and of the list.
     changes: Changes = field(default_factory=Changes)
+    #: Identities that count as this data directory's, beside its own; empty text: experiments that name none.
+    former_identities: frozenset[str] = frozenset({""})
+
+    @property
+    def is_identity_lost(self) -> bool:
+        """Whether this data directory got another identity because its own was lost, and no person has settled it."""
+        return "" not in self.former_identities
+
+    def owns(self, owner: str) -> bool:
+        """Whether an experiment with this owner is one of this data directory."""
+        return owner == self.connections.identity or owner in self.former_identities
+
+    def require_ours(self, row: StoredExperiment) -> None:
+        """Raises Conflict for an experiment whose jobs another manager may lead."""
+        if not self.owns(row.owner):
+            raise Conflict(
+                f"it belongs to the manager {row.owner or '(unknown)'}, and {self.settings.data_dir} is"
+                f" {self.connections.identity}. Was this directory's own identity lost? Then, if no other manager runs"
+                " these trials: `nni-manager stop`, `nni-manager identity --moved`, and start the daemon again."
+                f" Otherwise `nnictl resume {row.id}` takes the experiment over without the jobs it has elsewhere"
+            )
 
 
 class Services:

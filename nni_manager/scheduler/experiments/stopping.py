@@ -27,20 +27,22 @@ class Stopping:
         async with self._supervisor.turn(id):
             experiment = self._supervisor.get(id)  # which needs no index
             if experiment is None:
-                return await self._close_unopened(await self._supervisor.closed_ones.entry(id))
+                return await self._close_unopened(await self._supervisor.entry(id))
             try:
                 await self._begin(experiment)
             except StoreCorrupt:
                 experiment.start_again()
                 await self._supervisor.closed(id)  # its loop gives up
-                return await self._close_unopened(await self._supervisor.closed_ones.entry(id))
+                return await self._close_unopened(await self._supervisor.entry(id))
         await self._finish(experiment)
 
     async def _begin(self, experiment: OpenExperiment) -> None:
         """Stores the stop. Raises StoreError."""
         now_ms = experiment.loop.now_ms
         try:
-            await experiment.command(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms))
+            await experiment.command(
+                lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms), is_durable=True
+            )
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"{error}; the trials of experiment {experiment.id} go on meanwhile: where they fill the disk, make"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -17,13 +16,13 @@ from nni_manager.domain.errors import (
     NniManagerError,
     NotFound,
     StoreCorrupt,
-    StoreError,
     StoreGone,
     StoreUnavailable,
 )
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.scheduler.experiments import experiment_folder, leftovers
+from nni_manager.scheduler.experiments import experiment_folder, left_jobs
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
+from nni_manager.scheduler.experiments.found_folders import FoundFolders
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
 from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.turns.turn import Result
@@ -49,6 +48,7 @@ class Supervisor:
     def __init__(self, index_database: Database, shared: SharedParts) -> None:
         self.index = index_database
         self.closed_ones = ClosedExperiments(index_database)
+        self.found_folders = FoundFolders(index_database, shared)
         self.shared = shared
         shared.warnings.on_change = self.show_change
         shared.leftovers.at_work = lambda: self._open
@@ -81,6 +81,7 @@ class Supervisor:
         failure: Exception | None = None  # of the caller: the task group would wrap it
         async with asyncio.TaskGroup() as group:
             self._group = group
+            await self.found_folders.reconcile()
             entries = await self.index.read(index.all_entries)
             self._restore(entries)
             for entry in entries:
@@ -107,6 +108,22 @@ class Supervisor:
             state = "viewed, which is for reading only" if id in self.viewed else "stopped"
             raise Conflict(reason.sentence if reason else f"experiment {id} is {state}; `nnictl resume {id}` opens it")
         return experiment
+
+    async def entries(self) -> list[Entry]:
+        """The entries of all experiments, oldest first; folders that appeared in the data directory are listed."""
+        entries = await self.index.read(index.all_entries)
+        if await self.found_folders.look(entries):
+            self._tell()
+            entries = await self.index.read(index.all_entries)
+        return entries
+
+    async def entry(self, id: str) -> Entry:
+        """The entry of an experiment, open or closed. Raises NotFound."""
+        try:
+            return await self.closed_ones.entry(id)
+        except NotFound:
+            await self.entries()
+            return await self.closed_ones.entry(id)
 
     def get(self, id: str) -> OpenExperiment | None:
         return self._open.get(id)
@@ -148,6 +165,10 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        if experiment.unrecorded:
+            ending = self._group.create_task(left_jobs.end_unrecorded(self.shared, experiment))
+            self._settling.add(ending)
+            ending.add_done_callback(self._settling.discard)
         await asyncio.sleep(0)  # a task cancelled before its first step would not close the experiment
         await self.closed_ones.release(entry.id)
         self._tell()  # the index may have listed it as open before
@@ -338,7 +359,7 @@ class Supervisor:
         """Closes the experiment; its endpoint only if it is STOPPED, as one in ERROR is still viewed."""
         try:
             if experiment.loop.closed.is_set():
-                await self._note_left(experiment, running=False)
+                await left_jobs.note(self.shared, experiment, running=False)
         finally:
             await experiment.close()
         if experiment.loop.closed.is_set():
@@ -348,50 +369,13 @@ class Supervisor:
         is_open = result.status is not ExperimentStatus.STOPPED
         experiment = self._open.get(id)
         if not is_open and experiment is not None:  # first: after a kill in between the experiment is still open
-            await self._note_left(experiment, running=True)
+            await left_jobs.note(self.shared, experiment, running=True)
         elif experiment is not None:
-            await self._note_abandoned(experiment)
+            await left_jobs.note_abandoned(self.shared, experiment)
         results = await experiment.results() if not is_open and experiment is not None else ""
         await self.note(
             lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open, results=results)
         )
-
-    async def _note_left(self, experiment: OpenExperiment, *, running: bool) -> None:
-        """Notes the jobs that its services could not end or remove."""
-        troubles = {one.name: one.trouble for one in experiment.loop.live_services}
-        await self._note_on_services(experiment, troubles, troubles.keys(), running=running)
-
-    async def _note_abandoned(self, experiment: OpenExperiment) -> None:
-        """Notes jobs that may run on removed services, after their trials were ended without these."""
-        removed = {name: one.state.trouble for name, one in experiment.loop.services.items() if one.is_removed}
-        noted = self.shared.leftovers.services_of(experiment.id)
-        if removed or noted:
-            await self._note_on_services(experiment, removed, noted, running=True, decided=True)
-
-    async def _note_on_services(
-        self,
-        experiment: OpenExperiment,
-        troubles: Mapping[str, str],
-        noted: Collection[str],
-        *,
-        running: bool,
-        decided: bool = False,
-    ) -> None:
-        """Notes what is left on its services; `noted`: those of which a note goes where nothing is. `decided`: jobs of
-        closed attempts alone, on the services that `troubles` names."""
-        now_ms = self.shared.clock()
-        try:
-            found = await experiment.database.read(
-                lambda c: leftovers.read_left_behind(c, experiment.folder, now_ms, running=running, decided=decided)
-            )
-            for left in found:
-                if left.service in troubles or not decided:
-                    trouble = troubles.get(left.service) or left.sentence or "it could not be asked to end them"
-                    await self.shared.leftovers.note(replace(left, sentence=trouble))
-            for service in set(noted) - {left.service for left in found}:
-                await self.shared.leftovers.forget(experiment.id, service)
-        except StoreError as error:
-            log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
 
     async def _note_ended(self, left: LeftoverJobs) -> None:
         entry = await self.index.read(lambda c: index.find(c, left.experiment_id))

@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.endpoint import Endpoint
@@ -40,10 +41,11 @@ def create(
     storage_key: str = "",
     class_direction: str = "",
     warnings: Sequence[ExperimentWarning] = (),
+    owner: str = "",
 ) -> None:
     connection.execute(
         "INSERT INTO experiment (id, status, config, interpreter, folder, created_ms, counted_ms, nonce, storage_key,"
-        " class_direction, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " class_direction, warnings, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -56,17 +58,29 @@ def create(
             storage_key,
             class_direction,
             spelled(json.dumps([asdict(warning) for warning in warnings])),
+            owner,
         ),
     )
     nni_format.save_profile(connection)
 
 
+def require_row(connection: sqlite3.Connection) -> None:
+    """Raises StoreCorrupt for a database without an experiment."""
+    if connection.execute("SELECT 1 FROM experiment").fetchone() is None:
+        raise StoreCorrupt(f"the database {path_of(connection)} holds no experiment; restore it from a backup")
+
+
+def path_of(connection: sqlite3.Connection) -> Path:
+    """The file of an open database."""
+    _, _, path = connection.execute("PRAGMA database_list").fetchone()
+    return Path(path)
+
+
 def load(connection: sqlite3.Connection) -> StoredExperiment:
-    """Raises StoreCorrupt where there is none."""
+    """The experiment's record. Raises StoreCorrupt for a database without one."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone()
     if row is None:
-        (path,) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()
-        raise StoreCorrupt(f"the database {path} holds no experiment; restore it from a backup")
+        require_row(connection)
     (code, sentence, details), (id_, status, error), others = row[:3], row[3:6], row[6:]
     hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
     return StoredExperiment(id_, ExperimentStatus(status), error, hold, *others)
@@ -87,6 +101,11 @@ def begin_stop(connection: sqlite3.Connection, now_ms: int) -> None:
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     """The folder may have been moved since it was written."""
     connection.execute("UPDATE experiment SET folder = ?", (folder,))
+
+
+def set_owner(connection: sqlite3.Connection, owner: str) -> None:
+    """Stores the identity of the data directory whose daemon opens it."""
+    connection.execute("UPDATE experiment SET owner = ? WHERE owner <> ?", (owner, owner))
 
 
 def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> None:

@@ -253,6 +253,12 @@ def has_undecided(connection: sqlite3.Connection) -> bool:
     return connection.execute(query).fetchone() is not None
 
 
+def has_undecided_elsewhere(connection: sqlite3.Connection) -> bool:
+    """Whether an open attempt has a job that may have been accepted, on a service other than this machine."""
+    query = "SELECT 1 FROM attempts WHERE forgotten = 0 AND closed = 0 AND service <> 'local' LIMIT 1"
+    return connection.execute(query).fetchone() is not None
+
+
 def followed(connection: sqlite3.Connection, service: str, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
     """Job name → bytes stored per outbox, for the service's undecided jobs and those in `also`."""
     names = dict.fromkeys([*(handle.job_name for handle in undecided(connection, service)), *also])

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 
 from nni_manager.domain.experiment import ExperimentWarning
 from nni_manager.domain.trial import ignored_finals
-from nni_manager.store.experiment import code_states
+from nni_manager.store.experiment import code_states, unrecorded_trials
 
 
 def load(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
     """All of them."""
-    return (*code_states.warnings(connection), *_further_finals(connection), *_noted(connection))
+    return (
+        *code_states.warnings(connection),
+        *_further_finals(connection),
+        *_noted(connection),
+        *unrecorded_trials.warnings(connection),
+    )
 
 
 def note(connection: sqlite3.Connection, warning: ExperimentWarning) -> bool:

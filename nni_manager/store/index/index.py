@@ -6,8 +6,7 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Collection
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.text import is_visible
 from nni_manager.store import stored_config
 from nni_manager.store.connection import classified, connect_readonly
@@ -51,6 +51,17 @@ class Entry:
     #: Results of a closed one that lists show, as `list_summary` writes them; empty: not known.
     results: str = ""
     labels: Labels = field(default_factory=Labels)
+    #: Its folder was found in the data directory; until it is resumed.
+    is_found: bool = False
+    #: Why its database cannot be read: a sentence; empty: it can.
+    note: str = ""
+
+    @property
+    def trouble(self) -> str:
+        """What is to be known of it before it is resumed: a sentence; empty: nothing."""
+        if self.is_found and not self.note:
+            return f"found in {self.folder.path}, and not known before: `nnictl resume {self.id}` continues it"
+        return self.note
 
     @property
     def title(self) -> str:
@@ -60,7 +71,7 @@ class Entry:
 
 _COLUMNS = (
     "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms, results,"
-    " labels"
+    " labels, found, note"
 )
 
 
@@ -69,7 +80,7 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
     change."""
     drop_leftover(connection, entry.id)
     connection.execute(
-        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.id,
             str(entry.folder.path),
@@ -83,6 +94,8 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
             entry.launched_ms,
             "" if entry.is_open else entry.results,
             _labels_text(entry.labels),
+            entry.is_found,
+            entry.note,
         ),
     )
 
@@ -181,47 +194,88 @@ def statuses(connection: sqlite3.Connection) -> dict[str, ExperimentStatus]:
     return {str(id_): ExperimentStatus(status) for id_, status in rows}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An experiment's folder, as it was found on the disk."""
+
+    entry: Entry
+    #: The folder that its database names: another one after a move or a copy.
+    stored: Folder
+    #: Identity of the data directory whose daemon opened it last; empty: unknown.
+    owner: str = ""
+    #: Last time that the database counted, in milliseconds; 0: unknown.
+    counted_ms: int = 0
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the database names another folder that still holds a database."""
+        with suppress(OSError, StoreCorrupt):
+            return self.stored.database.exists() and not os.path.samefile(self.stored.path, self.entry.folder.path)
+        return False
+
+
 def find_folders(data_directory: Path) -> list[Entry]:
-    """Reads every experiment folder in the data directory; unreadable ones are logged and left out. Copies of folders
-    that are still there are closed: the original may be running."""
-    found = []
-    for path in sorted(data_directory.glob("*/db")):
-        folder = Folder(path.parent)
-        if _is_second_name(path.parent) or not folder.database.exists():
-            continue
-        try:
-            entry, stored = _read_folder(folder)
-            found.append(_as_copy(entry, stored) if _is_copy(folder, stored) else entry)
-        except Exception as error:
-            log.warning("%s looks like an experiment folder but cannot be read: %s", folder.path, error)
-    return found
+    """An entry for every experiment folder in the data directory, unreadable ones included. Copies of folders that are
+    still there are closed: the original may be running."""
+    found = filter(None, map(find_folder, folders_in(data_directory)))
+    return [_as_copy(one.entry, one.stored) if one.is_copy else one.entry for one in found]
 
 
-def find_nni_folders(data_directory: Path, known: Collection[str]) -> list[Entry]:
-    """NNI's experiments in the data directory, without the `known` ids and those that cannot be read now.
-
-    Our own folders are not searched: a copied folder must not start to run.
-    """
-    found = []
-    with os.scandir(data_directory) as items:
-        paths = [Path(item.path) for item in items if item.name not in known and item.is_dir()]
-    for folder in (Folder(path) for path in paths if not _is_second_name(path)):
-        with suppress(StoreError):
-            if folder.database.exists() and nni_folder.is_made_by_nni(folder.database):
-                found.append(_read_nni_folder(folder))
-    return [entry for entry in found if entry.id not in known]
+def folders_in(data_directory: Path) -> list[Folder]:
+    """The folders in the data directory that look like those of experiments, ours or NNI's."""
+    paths = sorted(path.parent for path in data_directory.glob("*/db"))
+    return [Folder(path) for path in paths if not is_second_name(path)]
 
 
-def _is_second_name(path: Path) -> bool:
+def find_folder(folder: Folder, *, with_results: bool = True) -> Found | None:
+    """The experiment in a folder, also where its database cannot be read; None: the folder holds no experiment."""
+    try:
+        return read_found(folder, with_results=with_results)
+    except Exception as error:
+        log.warning("%s looks like an experiment folder but cannot be read: %s", folder.path, error)
+        if not holds_experiment(folder) or not EXPERIMENT_ID.fullmatch(folder.path.name):
+            return None
+        return Found(entry=_unreadable(folder, str(error)), stored=folder)
+
+
+def holds_experiment(folder: Folder) -> bool:
+    """Whether removing the folder could lose something: it has trials, or a database that cannot be read. An
+    experiment whose creation was interrupted has neither."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        with os.scandir(folder.trials) as trials:
+            if any(trials):
+                return True
+    try:
+        database = folder.database
+        if not database.exists() or database.stat().st_size == 0:
+            return False
+        with closing(connect_readonly(database)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "trials" not in tables:
+                return bool(tables)
+            return connection.execute("SELECT 1 FROM trials").fetchone() is not None
+    except (OSError, StoreError, sqlite3.DatabaseError):
+        return True
+
+
+def _unreadable(folder: Folder, why: str) -> Entry:
+    """The entry of an experiment whose database cannot be read."""
+    return Entry(
+        id=folder.path.name,
+        folder=folder,
+        name=None,
+        platform="",
+        status=ExperimentStatus.STOPPED,
+        created_ms=int(folder.path.stat().st_mtime * 1000),
+        ended_ms=None,
+        is_open=False,
+        note=f"its folder {folder.path} cannot be read: {why}",
+    )
+
+
+def is_second_name(path: Path) -> bool:
     """Whether this is NNI's ``_latest``, a link to the newest folder beside it."""
     return path.is_symlink() and os.path.dirname(os.path.realpath(path)) == os.path.realpath(path.parent)
-
-
-def _is_copy(folder: Folder, stored: Folder) -> bool:
-    """Whether the experiment's folder is another one, by its database, and still holds a database."""
-    with suppress(OSError, StoreCorrupt):
-        return stored.database.exists() and not os.path.samefile(stored.path, folder.path)
-    return False
 
 
 def _as_copy(entry: Entry, original: Folder) -> Entry:
@@ -230,29 +284,39 @@ def _as_copy(entry: Entry, original: Folder) -> Entry:
 
 
 def read_folder(folder: Folder) -> Entry:
-    """An entry made from the folder alone. Raises StoreError."""
-    return _read_folder(folder)[0]
+    """An entry made from the folder alone. Raises NotFound or StoreError."""
+    return read_found(folder).entry
 
 
-def _read_folder(folder: Folder) -> tuple[Entry, Folder]:
-    """The entry, and the folder that is stored in the database: another one after a move or copy. Raises StoreError."""
+#: Schema from which on experiments name their owner.
+_WITH_OWNER = 7
+
+
+def read_found(folder: Folder, *, with_results: bool = True) -> Found:
+    """The experiment in a folder. `with_results`: with those that lists show. Raises NotFound or StoreError."""
+    folder.require_database()
     nni_folder.roll_back(folder.database)
     connection = connect_readonly(folder.database)
     try:
         require_ours(connection, folder.database)
-        query = "SELECT id, status, config, created_ms, ended_ms, view_port, view_prefix, folder FROM experiment"
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        owner = "owner" if version >= _WITH_OWNER else "''"
+        query = (
+            "SELECT id, status, config, created_ms, ended_ms, view_port, view_prefix, folder, counted_ms,"
+            f" {owner} FROM experiment"
+        )
         row = connection.execute(query).fetchone()
-        results = _recorded_results(connection) if row is not None else ""
+        results = _recorded_results(connection) if row is not None and with_results else ""
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             raise classified(folder.database, error) from error
         connection.close()  # NNI's folder is opened in its own way
-        return _read_nni_folder(folder), folder
+        return Found(entry=_read_nni_folder(folder), stored=folder)
     finally:
         connection.close()
     if row is None:
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; its creation was interrupted")
-    id_, status, text, created, ended, port, prefix, stored = row
+    id_, status, text, created, ended, port, prefix, stored, counted_ms, owner = row
     config = stored_config.read(text, folder.database)
     is_open = not ExperimentStatus(status).is_closed
     entry = Entry(
@@ -268,7 +332,7 @@ def _read_folder(folder: Folder) -> tuple[Entry, Folder]:
         results=results,
         labels=read_labels(folder.path),
     )
-    return entry, Folder(Path(str(stored)))
+    return Found(entry=entry, stored=Folder(Path(str(stored))), owner=owner, counted_ms=counted_ms)
 
 
 def _read_nni_folder(folder: Folder) -> Entry:
@@ -300,7 +364,9 @@ def _recorded_results(connection: sqlite3.Connection) -> str:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    id_, folder, name, platform, status, created, ended, open_, port, prefix, launched, results, labels = row
+    id_, folder, name, platform, status, created, ended, open_, port, prefix, launched, results, labels, found, note = (
+        row
+    )
     return Entry(
         id=id_,
         folder=Folder(Path(str(folder))),
@@ -314,6 +380,8 @@ def _entry(row: tuple[Any, ...]) -> Entry:
         launched_ms=launched,
         results=results,
         labels=Labels() if labels == _NO_LABELS else Labels.parse(json.loads(labels)),
+        is_found=bool(found),
+        note=note,
     )
 
 

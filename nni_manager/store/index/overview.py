@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -75,7 +74,7 @@ class Overview:
 def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
     """Loads the overview of an experiment. `now_ms`: for the time spent active."""
     row = experiments.load(connection)
-    config = json.loads(row.config)
+    config = stored_config.read(row.config, experiments.path_of(connection))
     found = service_summary.summaries(connection, config, live.services)
     summary = list_summary.load(connection, config, row.class_direction)
     return Overview(

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.errors import NniManagerError, NotFound, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus, ended, has_open
 from nni_manager.scheduler.changes import Changes
@@ -243,11 +243,17 @@ def _with_problems(row: ListedExperiment, live: Live, directory: Path | None) ->
 
 
 def _missing(entry: Entry, directory: Path | None) -> tuple[str, ...]:
-    """The sentence that the folder is gone. It is looked for only on the index's own disk: others may be slow."""
-    path = entry.folder.path
-    if path.parent != directory or path.exists():
-        return ()
-    return (f"its folder is gone: {path}; deleting it takes it off the list",)
+    """What is to be known of a closed experiment, such as that its folder is gone, which is looked for only on the
+    index's own disk: others may be slow."""
+    if entry.trouble or entry.folder.path.parent != directory:
+        return (entry.trouble,) if entry.trouble else ()
+    try:
+        entry.folder.require_database()
+    except NotFound as error:
+        return (f"{error}; deleting it takes it off the list",)
+    except StoreError as error:
+        return (str(error),)
+    return ()
 
 
 async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:

@@ -1,0 +1,123 @@
+"""Jobs that no loop works on: those that a closed experiment left on its services, those of trials that a database
+restored from an older copy does not have, and those of experiments that no list has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from nni_manager.domain.clock import now_ms
+from nni_manager.domain.errors import NniManagerError, StoreError
+from nni_manager.machines.keeper import machines, orphaned_jobs
+from nni_manager.machines.keeper.client import Keeper
+from nni_manager.machines.keeper.machines import KeeperConnection
+from nni_manager.scheduler.experiments import leftovers
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.services import SharedParts
+from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
+
+log = logging.getLogger(__name__)
+
+
+async def note(shared: SharedParts, experiment: OpenExperiment, *, running: bool) -> None:
+    """Notes the jobs that its services could not end or remove."""
+    troubles = {one.name: one.trouble for one in experiment.loop.live_services}
+    await _note_on_services(shared, experiment, troubles, troubles.keys(), running=running)
+
+
+async def note_abandoned(shared: SharedParts, experiment: OpenExperiment) -> None:
+    """Notes jobs that may run on removed services, after their trials were ended without these."""
+    removed = {name: one.state.trouble for name, one in experiment.loop.services.items() if one.is_removed}
+    noted = shared.leftovers.services_of(experiment.id)
+    if removed or noted:
+        await _note_on_services(shared, experiment, removed, noted, running=True, decided=True)
+
+
+async def _note_on_services(
+    shared: SharedParts,
+    experiment: OpenExperiment,
+    troubles: Mapping[str, str],
+    noted: Collection[str],
+    *,
+    running: bool,
+    decided: bool = False,
+) -> None:
+    """Notes what is left on its services; `noted`: those of which a note goes where nothing is. `decided`: jobs of
+    closed attempts alone, on the services that `troubles` names."""
+    time_ms = shared.clock()
+    try:
+        found = await experiment.database.read(
+            lambda c: leftovers.read_left_behind(c, experiment.folder, time_ms, running=running, decided=decided)
+        )
+        for left in found:
+            if left.service in troubles or not decided:
+                trouble = troubles.get(left.service) or left.sentence or "it could not be asked to end them"
+                await shared.leftovers.note(replace(left, sentence=trouble))
+        for service in set(noted) - {left.service for left in found}:
+            await shared.leftovers.forget(experiment.id, service)
+    except StoreError as error:
+        log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+
+
+async def end_unrecorded(shared: SharedParts, experiment: OpenExperiment) -> None:
+    """Ends the jobs here of trials that the database, restored from an older copy, does not have."""
+    try:
+        await orphaned_jobs.end(shared.keeper, experiment.id, forget=True, trials=frozenset(experiment.unrecorded))
+    except NniManagerError as error:
+        log.warning("jobs of trials that experiment %s does not have are not ended yet: %s", experiment.id, error)
+
+
+async def end_unknown(
+    shared: SharedParts, listed: Collection[str], platforms: Collection[str]
+) -> list[tuple[LeftoverJobs, str]]:
+    """Ends the jobs of experiments not `listed`, on these platforms (empty: all), at the keeper of this machine
+    and those of other machines that are in use. Each with the reason why it could not be ended; empty: it was."""
+    ended: list[tuple[LeftoverJobs, str]] = []
+    for platform, key, keeper in _keepers(shared):
+        if not platforms or platform in platforms:
+            with suppress(NniManagerError):  # it is away, which its experiments say
+                # one listener for all calls: without any the connection is given up
+                await orphaned_jobs.at(keeper, "cleaner", partial(_end_at, keeper, platform, key, listed, ended))
+    return ended
+
+
+def _keepers(shared: SharedParts) -> list[tuple[str, str, Keeper]]:
+    """(platform, key of the connection, keeper); that of this machine only where it was ever used."""
+    others = [one for one in shared.connections.in_use(KeeperConnection) if one.keeper is not shared.keeper]
+    found = [("remote", one.key, one.keeper) for one in others]
+    if (shared.settings.data_dir / "keeper").is_dir():
+        found.append(("local", machines.LOCAL, shared.keeper))
+    return found
+
+
+async def _end_at(
+    keeper: Keeper, platform: str, key: str, listed: Collection[str], ended: list[tuple[LeftoverJobs, str]]
+) -> None:
+    """Adds what it ended to `ended`. Raises PlatformUnavailable."""
+    found = await orphaned_jobs.running(keeper)
+    for id_, names in found.items():
+        if id_ not in listed:
+            left = LeftoverJobs(
+                experiment_id=id_,
+                service=platform,
+                platform=platform,
+                connection=key,
+                section={},
+                secrets={},
+                job_names=names,
+                sentence="no list of experiments has it",
+                noted_ms=now_ms(),
+                may_run=len(names),
+            )
+            ended.append((left, await _trouble(keeper, id_)))
+
+
+async def _trouble(keeper: Keeper, experiment_id: str) -> str:
+    try:
+        await orphaned_jobs.end(keeper, experiment_id, forget=True)
+    except NniManagerError as error:
+        return str(error)
+    return ""
