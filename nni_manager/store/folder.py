@@ -141,7 +141,7 @@ class Folder:
         except OSError as error:
             raise StoreUnavailable(f"the folder {self.path} cannot be read ({error.strerror})") from error
         if size == 0 and stat.S_ISREG(database.stat().st_mode):
-            raise StoreCorrupt(f"the database {database} is empty; restore it from a backup")
+            raise StoreCorrupt(f"the database {database} is empty (0 bytes); restore it from a backup")
         return database
 
     @property

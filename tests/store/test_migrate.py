@@ -76,7 +76,7 @@ def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path, use: Use) -> None
     use(FIRST)
     migrate.migrate(path, "things")
     use(FIRST, SECOND + "INSERT INTO nowhere VALUES (1);")
-    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+    with pytest.raises(StoreCorrupt, match="no such table"):
         migrate.migrate(path, "things")
     assert read(path, "SELECT * FROM things") == [("old",)]
     assert read(path, "PRAGMA user_version") == [(1,)]
