@@ -303,7 +303,11 @@ def _end_when_unused(supervisor: Supervisor, stopping: asyncio.Event) -> None:
     def look() -> None:
         if supervisor.is_opening:
             look_later()  # an experiment that is being made may be refused
-        elif not supervisor.has_work:
+        elif supervisor.has_work:
+            return
+        elif supervisor.shared.leftovers.may_run(now_ms()):
+            look_later()
+        else:
             supervisor.is_ending = True
             stopping.set()
 
