@@ -338,7 +338,7 @@ async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> N
         )
 
 
-@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, -1])
 async def test_failed_fork_is_no_death_of_the_tuner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     async def fail(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))

@@ -8,6 +8,8 @@ from trial_runner.wire.backoff import Backoff
 
 #: Errors of a start that pass without a change of the command.
 ERRORS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+#: The error number of uvloop when it cannot open the pair of sockets of a child.
+_OF_UVLOOP = -1
 #: Seconds between two tries; the last one repeats.
 WAITS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 #: Seconds for which a command or a caller that waits tries.
@@ -17,7 +19,7 @@ T = TypeVar("T")
 
 
 def is_shortage(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in ERRORS
+    return isinstance(error, OSError) and (error.errno in ERRORS or error.errno == _OF_UVLOOP)
 
 
 def tried_again(start: Callable[[], T], patience_s: float = PATIENCE_S) -> T:

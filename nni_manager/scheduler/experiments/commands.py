@@ -193,9 +193,7 @@ class ExperimentCommands:
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
             if findings:
-                log.warning(
-                    "experiment %s is deleted, but files are left, and retried: %s", id, "; ".join(findings)
-                )
+                log.warning("experiment %s is deleted, but files are left, and retried: %s", id, "; ".join(findings))
                 self.half_deleted.add(id, entry.folder)
             else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
