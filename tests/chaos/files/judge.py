@@ -62,9 +62,8 @@ def _attempt(job: str, trial: str) -> int:
 def results(witness: Witness, folder: Path, *, strict: bool) -> list[str]:
     """Acknowledged results are there, or, unless `strict`, their outbox is gone or broken too and the trial named."""
     missing = _until(lambda: _missing(witness, folder, strict=strict), lambda found: not found)
-    return [
-        f"acknowledged result {one} is missing{'' if strict else ', and its trial is not named'}" for one in missing
-    ]
+    more = "" if strict else ", and its trial is not named"
+    return [f"acknowledged result {one} is missing{more}" for one in missing]
 
 
 def _missing(witness: Witness, folder: Path, *, strict: bool) -> list[Result]:
@@ -116,9 +115,8 @@ def goes_on(witness: Witness, folder: Path) -> list[str]:
 def starts(folder: Path) -> list[str]:
     """Every job started once, and every trial id and sequence number has one set of parameters."""
     started, _ = notes(folder)
-    found = [
-        f"job {job} started {count} times" for job, count in Counter(one.job for one in started).items() if count > 1
-    ]
+    counts = Counter(one.job for one in started)
+    found = [f"job {job} started {count} times" for job, count in counts.items() if count > 1]
     parameters, numbers = defaultdict(set), defaultdict(set)
     for one in started:
         parameters[one.trial].add((one.sequence, one.parameters))

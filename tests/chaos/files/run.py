@@ -98,6 +98,9 @@ class FileRun:
     def _judge(self, *, strict: bool) -> None:
         self._ensure_up()
         witness, findings = self._witness, self.findings
+        if not strict and not witness.is_listed():  # what a sentence about an unreadable index says
+            self._stop(Restart.END_DURING)
+            self._start(may_fail=False)
         if not witness.is_listed():
             findings.append("the experiment is not listed")
         findings += judge.results(witness, self.notes, strict=strict)
