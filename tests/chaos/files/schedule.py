@@ -101,11 +101,13 @@ def _step(draw: random.Random) -> Step:
     targets = draw.sample(list(Target), draw.choice((1, 1, 2)))
     if len({target.value.split(" ")[0] for target in targets}) < len(targets):  # parts of one database
         targets = targets[:1]
+    faults = [FileFault(target, draw.choice(_kinds(target))) for target in targets]
+    faults.sort(key=lambda fault: fault.kind is Kind.READ_ONLY)  # last: it would keep the harness from the others
     return Step(
         before_s=draw.uniform(0.1, 0.5),
         copied_s=draw.uniform(0.1, 0.5),
         lasts_s=draw.uniform(0.1, 0.8),
-        faults=tuple(FileFault(target, draw.choice(_kinds(target))) for target in targets),
+        faults=tuple(faults),
         restart=draw.choice(list(Restart)),
     )
 
