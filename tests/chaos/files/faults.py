@@ -57,19 +57,25 @@ class Place:
                 shutil.copy2(path, self._copy_of(path))
 
     def apply(self, fault: FileFault) -> Callable[[], None]:
-        """Breaks it; returns what mends it. Files that do not exist stay as they are."""
+        """Breaks it; returns what mends it. Files that do not exist stay as they are.
+
+        A person corrects settings.yml in any case: a daemon with half a setting refuses to start.
+        """
         paths = self.paths(fault.target)
-        match fault.kind:
+        if fault.target is Target.SETTINGS and fault.kind in (Kind.TRUNCATE, Kind.EMPTY):
+            texts = {path: path.read_text() for path in paths}
+            _cut(paths, fault.kind)
+            return lambda: _write(texts)
+        return self._apply(paths, fault.kind)
+
+    def _apply(self, paths: list[Path], kind: Kind) -> Callable[[], None]:
+        match kind:
             case Kind.REMOVE | Kind.RENAME:
-                return self._take_away(paths, copied=fault.kind is Kind.REMOVE)
+                return self._take_away(paths, copied=kind is Kind.REMOVE)
             case Kind.READ_ONLY:
                 return _without_write(paths)
-            case Kind.TRUNCATE:
-                for path in paths:
-                    os.truncate(path, path.stat().st_size // 2)
-            case Kind.EMPTY:
-                for path in paths:
-                    _empty(path)
+            case Kind.TRUNCATE | Kind.EMPTY:
+                _cut(paths, kind)
             case Kind.RESTORE:
                 for path in paths:
                     self._restore(path)
@@ -129,6 +135,19 @@ def _without_write(paths: list[Path]) -> Callable[[], None]:
                 path.chmod(mode)
 
     return mend
+
+
+def _write(texts: dict[Path, str]) -> None:
+    for path, text in texts.items():
+        path.write_text(text)
+
+
+def _cut(paths: list[Path], kind: Kind) -> None:
+    for path in paths:
+        if kind is Kind.TRUNCATE:
+            os.truncate(path, path.stat().st_size // 2)
+        else:
+            _empty(path)
 
 
 def _empty(path: Path) -> None:

@@ -71,9 +71,10 @@ def _missing(witness: Witness, folder: Path, *, strict: bool) -> list[Result]:
     missing = witness.acknowledged - (present or set())
     if strict or not missing:
         return sorted(missing, key=str)
-    words = words_of(witness.daemon) + str(witness.status())
-    if present is None and "nni.sqlite" in words:  # the database is named
+    shown = witness.ask("GET", f"/experiments/{witness.experiment}").text
+    if "nni.sqlite" in shown:  # the database is named, which nothing can be read from
         return []
+    words = words_of(witness.daemon) + shown
     rows = {trial["id"]: f"{trial['message']} {trial['lastWords']}" for trial in witness.trials() or ()}
     outboxes = {one.result: one.outbox for one in notes(folder)[1]}
     return sorted(
