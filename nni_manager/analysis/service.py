@@ -21,6 +21,7 @@ from nni_manager.analysis.query import Query
 from nni_manager.analysis.questions import QUESTIONS, WHOLE
 from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import AnalysisUnavailable, InvalidInput, NotFound, StoreError
+from nni_manager.platform_kit import child_process
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ class WorkerProcess:
         # -P: a folder that it happens to be started in has no modules for it
         command = [sys.executable, "-P", "-m", "nni_manager.analysis.worker"]
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await child_process.start(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -95,6 +95,7 @@ async def experiments(
         await stack.enter_async_context(supervisor.running())
         commands = ExperimentCommands(supervisor)
         stack.push_async_callback(commands.provenance.close)
+        stack.push_async_callback(commands.half_deleted.close)
         await asyncio.to_thread(folders.clear_links, settings.data_dir)
         stack.push_async_callback(commands.tensorboards.close)
         yield supervisor, commands

@@ -38,6 +38,7 @@ from nni_manager.client import data_directory
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.threads import SteadyThreads
 from nni_manager.scheduler.changes import DaemonWarnings
 from nni_manager.scheduler.disk_watch import watched
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
@@ -80,6 +81,7 @@ async def _serve(
     settings: Settings, *, listen: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool
 ) -> int:
     stopping = asyncio.Event()
+    asyncio.get_running_loop().set_default_executor(SteadyThreads(thread_name_prefix="blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
@@ -303,7 +305,11 @@ def _end_when_unused(supervisor: Supervisor, stopping: asyncio.Event) -> None:
     def look() -> None:
         if supervisor.is_opening:
             look_later()  # an experiment that is being made may be refused
-        elif not supervisor.has_work:
+        elif supervisor.has_work:
+            return
+        elif supervisor.shared.leftovers.may_run(now_ms()):
+            look_later()
+        else:
             supervisor.is_ending = True
             stopping.set()
 

@@ -17,6 +17,7 @@ from nni_manager.client.data_directory import LOCK, is_taken, lost_service, make
 from nni_manager.domain.errors import Ending, InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
 from trial_runner.wire.descriptors import try_lock
+from trial_runner.wire.shortage import tried_again
 
 #: Lock in the data directory, held by the command that starts the daemon.
 START_LOCK = "start.lock"
@@ -132,14 +133,16 @@ def _command(data_dir: Path) -> list[str]:
 def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Popen[bytes]:
     put_aside(data_dir / LOG_FILE)  # a daemon that is ending writes on into its own
     with open(data_dir / LOG_FILE, "ab") as log:
-        return subprocess.Popen(
-            command,
-            cwd=data_dir,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(writer,),
-            start_new_session=True,
+        return tried_again(
+            lambda: subprocess.Popen(
+                command,
+                cwd=data_dir,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(writer,),
+                start_new_session=True,
+            )
         )
 
 

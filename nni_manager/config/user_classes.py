@@ -19,6 +19,7 @@ from typing import IO, Any
 from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.platform_kit import child_process
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 from trial_runner import protocol
@@ -155,7 +156,7 @@ async def _run(
     command: list[str], text: bytes, environment: Mapping[str, str], directory: str, errors: IO[bytes]
 ) -> bytes:
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await child_process.start(
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

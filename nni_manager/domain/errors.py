@@ -24,6 +24,7 @@
     └── TunerError
         ├── TunerRaised         the user's or our algorithm raised; carries the traceback
         └── TunerDied           its process is gone
+            └── TunerNotStarted a shortage, which passes, prevents its start
 
 The text of an error is for the user: what happened, which field or job, what to do next. No text carries a secret.
 """
@@ -205,6 +206,10 @@ class TunerRaised(TunerError):
 
 class TunerDied(TunerError):
     """The tuner's process ended."""
+
+
+class TunerNotStarted(TunerDied):
+    """The tuner's process cannot be started for now: processes, memory or descriptors are short."""
 
 
 #: Error class → HTTP status; subclasses inherit it.

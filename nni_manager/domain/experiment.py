@@ -84,7 +84,7 @@ class HoldCode(StrEnum):
     TUNER_RAISED = "TUNER_RAISED"
     #: Its process died three times in ten minutes.
     TUNER_DIED = "TUNER_DIED"
-    #: The tuner has not answered for a minute; ends by itself when it does.
+    #: The tuner has not answered for a minute, or its process cannot be started for now; ends by itself when it does.
     TUNER_SILENT = "TUNER_SILENT"
     #: The platform refuses our credentials.
     BAD_CREDENTIALS = "BAD_CREDENTIALS"

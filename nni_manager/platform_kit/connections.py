@@ -59,6 +59,8 @@ class Connection:
         self.health = Health(state=HealthState.CONNECTING, since_ms=clock())
         #: Called when `health` changes.
         self.on_health: list[Callable[[], None]] = []
+        #: Called when it is UP again after it was DOWN.
+        self.on_return: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
         """Opens the connection; called once, before anything else.
@@ -90,9 +92,12 @@ class Connection:
         since_ms = self.health.since_ms if state is self.health.state else self._clock()
         if state is not self.health.state:
             log.info("connection %s: %s%s", self.key, state, f": {sentence}" if sentence else "")
+        is_back = state is HealthState.UP and self.health.state is HealthState.DOWN
         self.health = Health(state=state, since_ms=since_ms, sentence=sentence)
         for callback in tuple(self.on_health):
             callback()
+        if is_back:
+            self.on_return()
 
 
 C = TypeVar("C", bound=Connection)
@@ -212,6 +217,8 @@ class Connections:
         #: Reads this daemon's place, which is sent to machines so that they detect a copy of it; None: none is sent.
         #: Blocks; raises OSError.
         self.place = place
+        #: Called with the key of a connection that is UP again after it was DOWN.
+        self.on_return: Callable[[str], None] = lambda _: None
         self._shared: dict[str, _Shared] = {}
         #: Connections that the daemon itself knows how to make.
         self._makers: dict[str, Callable[[], Connection]] = {}
@@ -240,6 +247,7 @@ class Connections:
         shared = self._shared.get(key)
         if shared is None:
             shared = self._shared[key] = _Shared((make or self._makers[key])())
+            shared.connection.on_return = lambda: self.on_return(key)
             shared.opened = asyncio.ensure_future(shared.connection.open())
         connection: Any = shared.connection
         lease: Lease[C] = Lease(shared, connection, owner, credential)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -28,6 +29,18 @@ async def to_its_end(
         if _succeeded(working) and undo is not None:
             await asyncio.to_thread(undo, working.result())
         raise
+
+
+class SteadyThreads(ThreadPoolExecutor):
+    """Threads of an event loop's blocking work. While no further thread can be started, those that exist do the work,
+    instead of a RuntimeError for the caller."""
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:
+            if not self._threads:
+                raise
 
 
 def _succeeded(working: asyncio.Future[T]) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.text import printable
+from nni_manager.platform_kit import child_process
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from trial_runner import protocol
 
@@ -82,7 +83,7 @@ def program(command: str, *, path: str = "", dropped: Collection[str] = ()) -> s
 
 async def ask_here(environment: Mapping[str, str]) -> TrialPython:
     """The Python of trials on this machine. `environment`: that they begin with."""
-    process = await asyncio.create_subprocess_exec(
+    process = await child_process.start(
         sys.executable,
         "-I",
         "-c",

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from nni_manager.platform_kit import child_process
+
 #: Seconds for one command: git reads every file of a large tree once.
 PATIENCE_S = 10.0
 _CHUNK = 65536
@@ -52,7 +54,7 @@ async def _started(
     command: Sequence[str], directory: str, environment: Mapping[str, str]
 ) -> asyncio.subprocess.Process:
     try:
-        return await asyncio.create_subprocess_exec(
+        return await child_process.start(
             *_modest(environment),
             *command,
             stdin=asyncio.subprocess.DEVNULL,

@@ -17,6 +17,7 @@ from typing import Any
 from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit import child_process
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from trial_runner import protocol
 
@@ -121,7 +122,7 @@ async def ask_here(text: str) -> MountAnswer:
 
     Raises PlatformUnavailable.
     """
-    process = await asyncio.create_subprocess_exec(
+    process = await child_process.start(
         sys.executable,
         "-I",
         "-c",

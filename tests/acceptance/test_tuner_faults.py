@@ -20,6 +20,8 @@ from tests.waiting import until
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("tuner_faults")]
 
 State = dict[str, Any]
+#: Seconds for which the daemon can open no further file.
+_SHORTAGE_S = 1.5
 
 
 class Bench:
@@ -137,6 +139,23 @@ def test_third_tuner_death_causes_a_hold_until_resume(bench: Bench) -> None:
     assert bench.wait_for_count(RUNNING=0, WAITING=0)["counts"] == {"SUCCEEDED": made}
     bench.resume()
     bench.check_end(30)
+
+
+def test_tuner_is_restarted_after_a_shortage_of_files(own: Bench) -> None:
+    own.start(trials=20, trialConcurrency=4)
+    own.open_gate(*range(4))
+    own.wait_for_count(SUCCEEDED=4)
+    assert own.daemon.process is not None
+    daemon = psutil.Process(own.daemon.process.pid)
+    limits = daemon.rlimit(psutil.RLIMIT_NOFILE)
+    daemon.rlimit(psutil.RLIMIT_NOFILE, (daemon.num_fds(), limits[1]))
+    try:
+        _kill_tuner(own, -1)
+        own.open_gate("all")
+        time.sleep(_SHORTAGE_S)
+    finally:
+        daemon.rlimit(psutil.RLIMIT_NOFILE, limits)
+    own.check_end(20)
 
 
 def _kill_tuner(bench: Bench, but: int) -> int:

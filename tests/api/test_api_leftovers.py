@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import httpx
@@ -15,10 +16,11 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.connections import Connections
-from nni_manager.scheduler.experiments import leftovers
+from nni_manager.platform_kit.connections import Connection, Connections
+from nni_manager.scheduler.experiments import half_deleted, leftovers
 from nni_manager.scheduler.planning import open_trial
 from nni_manager.store.experiment import leftover_jobs
+from nni_manager.store.folder import Folder
 from nni_manager.store.index import index
 from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
 from tests.api.world import World
@@ -197,6 +199,69 @@ async def test_leftovers_are_checked_until_they_end(
     assert Cleaned.cleaned == [(id_, "local", (job,))] and await noted(world) == []
     found = (await api.get(f"{EXPERIMENTS}/{id_}/trials/{trial_id}")).json()
     assert found["message"] == "its job was ended later, when the service could be reached again"
+
+
+async def test_leftovers_end_when_a_connection_in_use_is_back(api: httpx.AsyncClient, world: World) -> None:
+    id_, job = await stopped_while_away(api, world)
+    Acted.trouble.clear()
+    connections = world.supervisor.shared.connections
+    async with connections.lease("http://there", "other", lambda: Connection("http://there")) as lease:
+        lease.connection.note_up()
+        await asyncio.sleep(0)
+        assert Cleaned.cleaned == [], "it was not away"
+        lease.connection.note_down("no route to host")
+        lease.connection.note_up()
+        await shown(api, id_, lambda one: not one["warnings"])
+    assert Cleaned.cleaned == [(id_, "local", (job,))] and await noted(world) == []
+
+
+async def test_leftovers_of_a_deleted_experiment_keep_the_daemon_for_a_day(world: World) -> None:
+    later = leftovers.Leftovers(world.supervisor.index, Connections(), world.data)
+    day_ms = 24 * 3600 * 1000
+    assert not later.may_run(1)
+    await later.note(_left("gone"))
+    assert later.may_run(day_ms) and not later.may_run(day_ms + 1)
+    await later.note(replace(_left("gone"), may_run=0))
+    assert not later.may_run(2)
+
+
+async def test_rest_of_a_deleted_experiment_is_removed_while_the_daemon_runs(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = await undeletable(api, world, monkeypatch)
+    await gone(folder)
+    assert await world.supervisor.index.read(index.leftovers) == []
+
+
+async def test_experiment_restored_after_its_deletion_stays(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = await undeletable(api, world, monkeypatch)
+    folder.database.parent.mkdir(exist_ok=True)
+    folder.database.rename(folder.path / "before") if folder.database.exists() else None
+    folder.database.write_text("restored")
+    async with asyncio.timeout(10):
+        while await world.supervisor.index.read(index.leftovers):  # noqa: ASYNC110 (any condition)
+            await asyncio.sleep(0.01)
+    assert folder.database.read_text() == "restored"
+
+
+async def undeletable(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """The folder of a deleted experiment, of which the first removal leaves everything."""
+    monkeypatch.setattr(half_deleted, "_WAITS_S", (0.05,))
+    folder = await world.add("mine")
+    removed = Folder.remove
+    left = [["a busy file stays"]]
+    monkeypatch.setattr(Folder, "remove", lambda self: left.pop() if left else removed(self))
+    assert (await api.delete(f"{EXPERIMENTS}/mine")).status_code == 204
+    assert [id_ for id_, _ in await world.supervisor.index.read(index.leftovers)] == ["mine"]
+    return folder
+
+
+async def gone(folder: Folder) -> None:
+    async with asyncio.timeout(10):
+        while await asyncio.to_thread(folder.path.exists):  # noqa: ASYNC110 (any condition)
+            await asyncio.sleep(0.01)
 
 
 def _left(experiment_id: str) -> leftover_jobs.LeftoverJobs:

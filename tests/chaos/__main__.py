@@ -1,5 +1,7 @@
 """Runs it as root, and says what it found: ``python -m tests.chaos --trials 1600 --seed 7``.
 
+``python -m tests.chaos files --seeds 1-200`` breaks files instead, and needs no root.
+
 Exit code 0 when nothing was found, 1 otherwise.
 """
 
@@ -12,10 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.chaos.files import run as files
 from tests.chaos.run import prepared
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["files"]:
+        return files.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--trials", type=int, default=1600, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="for the same faults again")

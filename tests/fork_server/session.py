@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
@@ -39,6 +40,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         popen.use(None)
+
+
+@contextmanager
+def serving() -> Iterator[None]:
+    """A server for all starts of this process, which is not pytest's."""
+    _server.open()
+    popen.use(_server)
+    try:
+        yield
+    finally:
+        popen.use(None)
+        _server.end()
 
 
 class _ForkServer:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from nni_manager.platform_kit.threads import to_its_end
+from nni_manager.platform_kit.threads import SteadyThreads, to_its_end
 
 pytestmark = pytest.mark.unit
 
@@ -77,3 +77,25 @@ async def test_work_that_fails_after_the_cancellation_leaves_nothing_to_undo(cap
         await waiting
     assert not undone
     assert not caplog.records
+
+
+async def test_work_waits_for_existing_threads_while_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    with SteadyThreads(4) as threads:
+        first = _Work()
+        working = loop.run_in_executor(threads, first)
+        await first.begun.wait()
+        monkeypatch.setattr(threading.Thread, "start", _cannot_start)
+        waiting = [loop.run_in_executor(threads, lambda: "later") for _ in range(3)]
+        first.may_end.set()
+        assert await asyncio.gather(working, *waiting) == ["result", "later", "later", "later"]
+
+
+async def test_first_thread_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", _cannot_start)
+    with SteadyThreads(4) as threads, pytest.raises(RuntimeError):
+        threads.submit(str)
+
+
+def _cannot_start(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

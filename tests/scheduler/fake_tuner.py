@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.errors import TunerDied, TunerRaised
+from nni_manager.domain.errors import TunerDied, TunerNotStarted, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, LiveSpec
 from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.feed import TunerFeed
@@ -34,6 +34,8 @@ class Script:
         self.withdraws = False
         self.left = 1000
         self.started = 0
+        #: Number of the next starts that find no free process.
+        self.shortages = 0
         #: What ends a silent call.
         self.speak = asyncio.Event()
         #: What the process calls when an owed proposal is ready.
@@ -81,6 +83,9 @@ class FakeHost:
     @classmethod
     async def start(cls, place: HostPlace, spec: ExperimentSpec, on_news: Callable[[], object]) -> FakeHost:
         await asyncio.sleep(0)
+        if cls.script.shortages:
+            cls.script.shortages -= 1
+            raise TunerNotStarted("the tuner cannot be started with python: Resource temporarily unavailable")
         cls.script.on_news = on_news
         cls.script.started += 1
         return cls(cls.script.started)

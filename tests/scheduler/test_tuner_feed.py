@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.algorithm import AlgorithmSpec
-from nni_manager.domain.experiment import HoldCode
+from nni_manager.domain.experiment import PASSING_HOLDS, HoldCode
+from nni_manager.scheduler.tuning import feed, host
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments
@@ -156,6 +158,7 @@ async def test_results_come_before_the_next_proposal(monkeypatch: Patch, path: P
 
 @pytest.mark.parametrize("verb", ["start", "propose", "learn"])
 async def test_restarted_process_gets_every_result_once(monkeypatch: Patch, path: Path, verb: str) -> None:
+    monkeypatch.setattr(feed, "_START_WAITS_S", (0.0, 0.0))
     script = Script()
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.want(1)
@@ -216,6 +219,31 @@ async def test_three_deaths_are_a_hold(monkeypatch: Patch, path: Path) -> None:
         at.feed.want(1)
         await at.proposed(1)
         assert script.started == 4
+
+
+async def test_start_without_a_free_process_is_tried_again(monkeypatch: Patch, path: Path) -> None:
+    monkeypatch.setattr(host, "WAITS_S", (0.01,))
+    script = Script()
+    script.shortages = 20
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(2)
+        await at.until(lambda: at.feed.silence)
+        silence = at.feed.silence
+        assert silence is not None and silence.code in PASSING_HOLDS
+        assert "Resource temporarily unavailable; it is tried again until it succeeds" in silence.sentence
+        await at.proposed(2)
+        assert (script.started, script.shortages, at.feed.silence, at.feed.failure) == (1, 0, None, None)
+
+
+async def test_tuner_that_dies_at_its_start_is_restarted_after_a_pause(monkeypatch: Patch, path: Path) -> None:
+    monkeypatch.setattr(feed, "_START_WAITS_S", (0.3, 0.3))
+    script = Script()
+    script.next["start"] = [died(), died()]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        begun_s = time.monotonic()
+        await at.proposed(1)
+        assert time.monotonic() - begun_s >= 0.6 and script.started == 3
 
 
 @pytest.mark.parametrize("verb", ["start", "propose", "learn"])

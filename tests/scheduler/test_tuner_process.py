@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import re
 import signal
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.errors import TunerDied
+from nni_manager.domain.errors import TunerDied, TunerNotStarted
 from nni_manager.platform_kit.payload import TUNER_HOST
 from nni_manager.scheduler.tuning import host
 from nni_manager.scheduler.tuning.host import TunerHost
@@ -333,6 +335,18 @@ async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> N
             folder=tmp_path,
             log_folder=tmp_path,
             gpus="",
+        )
+
+
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, -1])
+async def test_failed_fork_is_no_death_of_the_tuner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
+    with pytest.raises(TunerNotStarted, match=re.escape(os.strerror(code))):
+        await TunerHost.start(
+            command=["python"], environment={}, directory=tmp_path, folder=tmp_path, log_folder=tmp_path, gpus=""
         )
 
 

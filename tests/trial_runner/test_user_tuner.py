@@ -73,6 +73,27 @@ def test_own_results_are_received_and_then_ended() -> None:
     assert user.calls == [("result", 4, {"x": 4}, {"default": 1, "other": 2}, False), ("end", 4, True)]
 
 
+class Nothing(Recorder):
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        return None
+
+
+class NothingAtAll(Recorder):
+    def generate_multiple_parameters(self, parameter_ids: list[int], **kwargs: Any) -> Any:
+        return None
+
+
+class NothingInside(Recorder):
+    def generate_multiple_parameters(self, parameter_ids: list[int], **kwargs: Any) -> Any:
+        return [{"x": 1}, None]
+
+
+@pytest.mark.parametrize("kind", [Nothing, NothingAtAll, NothingInside])
+def test_proposal_of_none_names_the_tuner(kind: type[Recorder]) -> None:
+    with pytest.raises(TypeError, match=f"^tuner {kind.__name__} returned None instead of parameters: return a dict"):
+        UserTuner(kind()).propose([4, 5])
+
+
 def test_a_trial_without_result_is_only_ended() -> None:
     user = Recorder()
     tuner = UserTuner(user)

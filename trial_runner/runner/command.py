@@ -19,7 +19,7 @@ from trial_runner.launch import Streams, launch
 from trial_runner.loop import Loop, Timer
 from trial_runner.processes import Exit
 from trial_runner.runner.settings import Settings
-from trial_runner.wire import foreign_files, stderr_end
+from trial_runner.wire import foreign_files, shortage, stderr_end
 
 #: Seconds until processes that were killed are looked for again; usually SIGCHLD comes before.
 _LOOK_AGAIN_S = 0.1
@@ -43,7 +43,8 @@ class ProcessTree:
         descriptors = [os.open(os.devnull, os.O_RDONLY)]
         try:
             descriptors += [_open_output(path) for path in (stdout, stderr)]
-            self.main_pid = launch(command, directory, environment, Streams(*descriptors))
+            streams = Streams(*descriptors)
+            self.main_pid = shortage.tried_again(lambda: launch(command, directory, environment, streams))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

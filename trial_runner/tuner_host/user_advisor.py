@@ -16,7 +16,7 @@ from collections import deque
 from threading import Lock
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from trial_runner.tuner_host.user_tuner import Hooked, entry_of, plain
+from trial_runner.tuner_host.user_tuner import Hooked, entry_of, plain, proposed
 from trial_runner.tuner_host.verbs import HostedTuner, Message
 
 BASE = "MsgDispatcherBase"
@@ -172,7 +172,7 @@ class UserAdvisor(Hooked, HostedTuner):
             self._owed = max(self._owed - 1, 0)
             self._proposed += 1
             self._own[parameter_id] = job
-            made.append((parameter_id, plain(job["parameters"])))
+            made.append((parameter_id, plain(proposed(job["parameters"], self._instance))))
         return made
 
     def _report_new(self, trial_id: str, job: Message, values: Sequence[Any]) -> None:

@@ -15,6 +15,10 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 from trial_runner.tuner_host.verbs import HostedAssessor, HostedTuner, Message
 
 _ITEMS = "__ndarray__"
+_NOTHING = (
+    "tuner {} returned None instead of parameters: return a dictionary from generate_parameters, or raise"
+    " nni.NoMoreTrialError when there is nothing to propose"
+)
 
 
 class Hooked:
@@ -106,7 +110,7 @@ class UserTuner(Hooked, HostedTuner):
     def _noted(self, parameter_id: int, parameters: Any) -> Tuple[int, Any]:
         self._own[parameter_id] = parameters
         self._proposed += 1
-        return parameter_id, plain(parameters)
+        return parameter_id, plain(proposed(parameters, self._instance))
 
     def _propose_late(self, parameter_id: int, parameters: Any) -> None:
         """The `st_callback` of NNI's dispatcher, by which PBT, Evolution and PPO answer a request after a result."""
@@ -117,7 +121,7 @@ class UserTuner(Hooked, HostedTuner):
         several = getattr(self._instance, "generate_multiple_parameters", None)
         try:
             if several is not None:
-                return list(several(parameter_ids, **self._callback(several)))
+                return list(proposed(several(parameter_ids, **self._callback(several)), self._instance))
             one = self._instance.generate_parameters
             for parameter_id in parameter_ids:
                 generated.append(one(parameter_id, **self._callback(one)))
@@ -140,6 +144,13 @@ class UserTuner(Hooked, HostedTuner):
         end = getattr(self._instance, "trial_end", None)
         if end is not None:
             end(number, result["status"] == "SUCCEEDED")
+
+
+def proposed(answer: Any, instance: Any) -> Any:
+    """What a user's class proposed. Raises TypeError for None, which no trial can read."""
+    if answer is None:
+        raise TypeError(_NOTHING.format(type(instance).__name__))
+    return answer
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.platform_kit import child_process
 from nni_manager.platform_kit.tasks import ended, happened
 from nni_manager.scheduler.experiments.commands import ExperimentCommands
 
@@ -28,6 +29,8 @@ _COMMAND = "cat"
 _DAEMON_TOO_S = 0.3
 #: Seconds before a dead process is replaced, so that processes that keep dying are not restarted without a pause.
 _AGAIN_S = 2.0
+#: Seconds for which a start that a shortage prevents is tried again; the next question tries it too.
+_START_PATIENCE_S = 1.0
 
 
 class PlaceholderProcesses:
@@ -102,8 +105,9 @@ async def _start() -> Process | None:
     """Starts a process in a new session, so that signals of a terminal to the daemon's group do not reach it, and
     without the daemon's environment, which has its token."""
     try:
-        return await asyncio.create_subprocess_exec(
+        return await child_process.start(
             _COMMAND,
+            patience_s=_START_PATIENCE_S,
             stdin=PIPE,
             stdout=DEVNULL,
             stderr=DEVNULL,

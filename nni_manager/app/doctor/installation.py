@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from nni_manager import __version__
@@ -20,6 +21,7 @@ from nni_manager.app.doctor import tried_algorithms
 from nni_manager.app.doctor.finding import CheckFinding, failure, note, ok, warning
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
+from trial_runner.wire.shortage import tried_again
 
 _OLDEST = (3, 11)
 #: The first version with RETURNING and built-in JSON functions.
@@ -87,7 +89,7 @@ def look_at_algorithms() -> Iterator[CheckFinding]:
     for catalogue in (TUNERS, ASSESSORS):
         names = [algorithm.name for algorithm in catalogue.built_in]
         command = [sys.executable, "-P", "-m", tried_algorithms.__name__, catalogue.kind, *names]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with tried_again(partial(subprocess.Popen, command, stdout=subprocess.PIPE, text=True)) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 yield _judge(catalogue.kind, *json.loads(line))

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from nni_manager.domain.errors import MissingExtra
+from trial_runner.wire.shortage import tried_again
 
 #: Seconds after which the kernel ends a fork.
 TIMEOUT_S = 60
@@ -23,7 +24,7 @@ TIMEOUT_S = 60
 def main(kind: str, *names: str) -> None:
     catalogue = importlib.import_module(f"nni_manager.{kind}s.registry").CATALOGUE
     for name in names:
-        if (pid := os.fork()) == 0:
+        if (pid := tried_again(os.fork)) == 0:
             signal.alarm(TIMEOUT_S)
             _try(kind, name, catalogue)
             os._exit(0)

@@ -22,6 +22,7 @@ from nni_manager.config.reading.document import MAX_DEPTH, MAX_VALUES, Document,
 from nni_manager.config.reading.scalars import plain_value
 from nni_manager.config.reading.source import LARGE_CHARACTERS
 from nni_manager.domain.errors import ConfigInvalid
+from trial_runner.wire.shortage import tried_again
 
 
 def read(text: str, file: str) -> Document:
@@ -49,7 +50,8 @@ def _parse_apart(text: str) -> Document:
     waiting = patience.get()
     # -P: a folder that it happens to be started in has no modules for it
     command = [sys.executable, "-P", "-m", __name__, str(LIMIT_S)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with tried_again(lambda: subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)) as child:
         try:
             if waiting is not None:
                 waiting.on_end(child.kill)

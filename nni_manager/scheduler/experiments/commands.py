@@ -27,6 +27,7 @@ from nni_manager.scheduler.experiments import (
     preflight,
 )
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
+from nni_manager.scheduler.experiments.half_deleted import HalfDeleted
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.preflight import LeftOnService, ServicePlan
@@ -66,6 +67,7 @@ class ExperimentCommands:
         self._shared = supervisor.shared
         self._launcher = Launcher(supervisor)
         self._stopping = Stopping(supervisor)
+        self.half_deleted = HalfDeleted(supervisor)
         #: All connections of the daemon, and what its experiments share of machines.
         self.connections = self._shared.connections
         #: Notifies changes of all open experiments, and of the list.
@@ -197,7 +199,8 @@ class ExperimentCommands:
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
             if findings:
-                log.warning("experiment %s is deleted, but the next start must go on: %s", id, "; ".join(findings))
+                log.warning("experiment %s is deleted, but files are left, and retried: %s", id, "; ".join(findings))
+                self.half_deleted.add(id, entry.folder)
             else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:

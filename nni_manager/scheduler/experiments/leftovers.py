@@ -1,7 +1,8 @@
 """Jobs that may still run although their experiment is closed: noted in the index, and ended when possible.
 
-They are ended by the next experiment on the same connection, by a user's request, and by retries at growing intervals
-while the daemon runs. The notes are also in memory: they are few, and every description of an experiment reads them.
+They are ended by the next experiment on the same connection, when a connection in use is back, by a user's request, and
+by retries at growing intervals while the daemon runs. The notes are also in memory: they are few, and every description
+of an experiment reads them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ log = logging.getLogger(__name__)
 
 #: Code of the warning.
 MAY_STILL_RUN = "MAY_STILL_RUN"
-#: Seconds between two retries; the last one repeats.
-_LOOK_WAITS_S = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+#: Seconds between two retries; the last one repeats. A machine that is back is noticed within this time.
+_LOOK_WAITS_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+#: Seconds for which a daemon without experiments stays because of leftovers.
+_KEEP_DAEMON_S = 24 * 3600.0
 
 
 class Leftovers:
@@ -47,6 +50,7 @@ class Leftovers:
         self._index = index
         self._connections = connections
         self._folder = folder
+        connections.on_return = self._end_on
         self._known: dict[tuple[str, str], LeftoverJobs] = {}
         #: Ids of open experiments, which end their own leftovers.
         self.at_work: Callable[[], Collection[str]] = tuple
@@ -87,6 +91,12 @@ class Leftovers:
             elif left.connection == connection and left.experiment_id not in self.at_work():
                 self._start(left)
 
+    def _end_on(self, connection: str) -> None:
+        """Starts ending what closed experiments left on a connection that is back; of `remote`, on each machine."""
+        for left in tuple(self._known.values()):
+            if connection in left.connection.split(" ") and left.experiment_id not in self.at_work():
+                self._start(left)
+
     async def end(self, platforms: Collection[str] = (), experiment_id: str = "") -> list[tuple[LeftoverJobs, str]]:
         """Tries to end leftovers of these platforms (empty: all) and of this experiment (empty: all). Each with the
         reason why it could not be ended; empty: it was."""
@@ -123,6 +133,11 @@ class Leftovers:
             for left in self._known.values()
             if left.experiment_id == experiment_id and left.may_run != 0
         )
+
+    def may_run(self, now_ms: int) -> bool:
+        """Whether jobs may still run for which a daemon without experiments stays."""
+        since_ms = now_ms - _KEEP_DAEMON_S * 1000
+        return any(left.may_run != 0 and left.noted_ms > since_ms for left in self._known.values())
 
     # Retries
 

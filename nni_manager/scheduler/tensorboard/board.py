@@ -20,6 +20,7 @@ from pathlib import Path
 
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.text import last_line
+from nni_manager.platform_kit import child_process
 from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.tensorboard.folders import TrialLogs
 
@@ -93,7 +94,7 @@ class Board:
         try:
             await asyncio.to_thread(folders.make_links, self._folder, self.logs)
             command = (program, "--logdir", str(self._folder), "--host", HOST, "--port", str(self.port))
-            self._process = await asyncio.create_subprocess_exec(
+            self._process = await child_process.start(
                 *("sh", "-c", _WITH_DAEMON, "tensorboard", *command),
                 stdin=PIPE,
                 stdout=DEVNULL,

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 #: Deaths of the process, and the seconds within which they put the experiment on hold.
 MAX_DEATHS = 3
 DEATHS_WITHIN_S = 600.0
+#: Seconds before the next start of a process that died before it had started, which a shortage may have ended.
+_START_WAITS_S = (2.0, 5.0)
 #: Bounds of the number of proposals requested ahead of need (`trialConcurrency`), from tuners that allow it. The lower
 #: bound saves short trials a call for every second one.
 MIN_AHEAD, MAX_AHEAD = 16, 32
@@ -61,6 +63,8 @@ class TunerFeed:
         self._work = asyncio.Event()
         self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake, on_news=self._work.set)
         self._deaths: deque[float] = deque()
+        #: The present process has answered its first request.
+        self._has_started = False
         #: Unused proposals in order; the loop removes those that became trials.
         self.proposals: deque[Proposal] = deque()
         #: Ids of dropped proposals that the tuner does not know to be dropped.
@@ -246,6 +250,7 @@ class TunerFeed:
     async def _start_tuner(self) -> None:
         """Starts a process with the history up to the results that were handed over. Later ones are sent as results,
         so their trials are unfinished until then: a tuner knows a trial before its result."""
+        self._has_started = False
         await self._tuner.start(self.spec)
         assessed, until = self.spec.assessor is not None, self.reported  # an advisor gets those of running trials
         self._changes.clear()  # later changes may be missing from the history
@@ -280,6 +285,7 @@ class TunerFeed:
     def _note_start(self, started: Item, open_trials: Sequence[Item]) -> None:
         """`started`: the answer of a process that has seen no intermediate results; these of open trials are to be
         judged again."""
+        self._has_started = True
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
         self._watches, self._withdraws = started["watches"], started["withdraws"]
@@ -366,6 +372,8 @@ class TunerFeed:
             await self._fail(HoldCode.TUNER_DIED, f"{error}, {len(self._deaths)} times in ten minutes", error)
         else:
             await self._drop_tuner()
+            if not self._has_started:
+                await asyncio.sleep(_START_WAITS_S[len(self._deaths) - 1])
             self._work.set()
 
     async def _fail(self, code: HoldCode, sentence: str, error: TunerError) -> None:

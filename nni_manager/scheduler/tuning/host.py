@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.errors import TunerDied, TunerRaised
+from nni_manager.domain.errors import TunerDied, TunerNotStarted, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.scheduler.experiment_log import write_text
@@ -26,6 +26,8 @@ from nni_manager.store.nni import nni_format
 from trial_runner import protocol
 from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
 from trial_runner.wire import foreign_files
+from trial_runner.wire.backoff import Backoff
+from trial_runner.wire.shortage import WAITS_S, is_shortage
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -73,7 +75,7 @@ class TunerHost:
         on_news: Callable[[], object] = lambda: None,
     ) -> TunerHost:
         """`command`: Python with arguments, run in `directory`; `folder`: for the tuner's checkpoints; `on_news`:
-        called when an owed proposal is ready. Raises TunerDied if it cannot start."""
+        called when an owed proposal is ready. Raises TunerDied if it cannot start, TunerNotStarted if only for now."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
         mark = new_mark(log_folder)
         variables = {
@@ -98,7 +100,8 @@ class TunerHost:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise TunerDied(f"the tuner cannot be started with {command[0]}: {error}") from error
+            kind = TunerNotStarted if is_shortage(error) else TunerDied
+            raise kind(f"the tuner cannot be started with {command[0]}: {error}") from error
         return cls(process, mark, log_file, stack_file, on_news)
 
     @property
@@ -347,8 +350,18 @@ class WatchedTuner:
         return self._hosts is not None
 
     async def start(self, spec: ExperimentSpec) -> None:
-        """Starts the processes. Raises TunerDied."""
-        self._hosts = await TunerHosts.start(self._place, spec, self._on_news)
+        """Starts the processes; a shortage that prevents it is waited for, with a hold. Raises TunerDied."""
+        backoff = Backoff(WAITS_S)
+        try:
+            while True:
+                try:
+                    self._hosts = await TunerHosts.start(self._place, spec, self._on_news)
+                    return
+                except TunerNotStarted as error:
+                    self._note_shortage(error)
+                await asyncio.sleep(backoff.next_wait())
+        finally:
+            self._end_silence()
 
     async def call(self, verb: str, **arguments: Any) -> Any:
         """Calls a verb and waits without a limit. Raises TunerRaised or TunerDied."""
@@ -359,9 +372,7 @@ class WatchedTuner:
                 verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
             )
         finally:
-            if self.silence is not None:
-                self.silence = None
-                self._changed()
+            self._end_silence()
 
     async def end(self, *, kill: bool = False) -> None:
         """Ends the processes if any: at once during a silence or with `kill`. Idempotent."""
@@ -369,6 +380,21 @@ class WatchedTuner:
         if hosts is not None:
             await hosts.close(kill=kill or self.silence is not None)
         self.silence = None
+
+    def _note_shortage(self, error: TunerNotStarted) -> None:
+        if self.silence is None:
+            log.warning("%s; it is tried again until it succeeds", error)
+        sentence = (
+            f"{error}; it is tried again until it succeeds: end other processes, or raise the limits of processes"
+            " (`ulimit -u`), open files (`ulimit -n`) or memory"
+        )
+        self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
+        self._changed()
+
+    def _end_silence(self) -> None:
+        if self.silence is not None:
+            self.silence = None
+            self._changed()
 
     def _note_silence(self, verb: str) -> None:
         sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume starts it afresh"

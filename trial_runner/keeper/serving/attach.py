@@ -13,6 +13,7 @@ from typing import List, Optional
 
 from trial_runner.keeper import lock_file
 from trial_runner.launch import PROGRAM
+from trial_runner.wire import shortage
 from trial_runner.wire.foreign_files import write_all
 
 _COPY_BYTES = 256 * 1024
@@ -59,14 +60,18 @@ def _start(directory: str, socket_path: str) -> bool:
 
     reader, writer = os.pipe()
     try:
-        subprocess.Popen(
-            serve_command(directory, socket_path, writer),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=(writer,),
-            start_new_session=True,
-        )
-        os.close(writer)
+        try:
+            shortage.tried_again(
+                lambda: subprocess.Popen(
+                    serve_command(directory, socket_path, writer),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(writer,),
+                    start_new_session=True,
+                )
+            )
+        finally:
+            os.close(writer)
         ready = select.select([reader], [], [], _START_S)[0]
         return bool(ready) and bool(os.read(reader, 64))
     finally:

@@ -7,23 +7,10 @@ import re
 from typing import Any, Dict, List, NamedTuple
 
 from trial_runner import protocol
-from trial_runner.wire import full_disks
+from trial_runner.wire import full_disks, shortage
 
 #: Conditions that pass without a change of the request.
-_PASSING = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EROFS,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.EAGAIN,
-        errno.ENOMEM,
-        errno.EIO,
-    }
-)
+_PASSING = shortage.ERRORS | {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 class Refusal(Exception):

@@ -157,9 +157,15 @@ class Server:
         # What was asked on a connection that is gone is not done: its owner asks again on the next one.
         if not connection.is_open:
             return
+        is_spawn = message.get("verb") == "spawn"
+
+        def answer(done: Message) -> None:
+            _send(done, connection, is_spawn=is_spawn)
+            if is_spawn and "error" in done:  # perhaps as the folder is gone, and another keeper is to take the job
+                self._look_at_home()
+
         try:
-            is_spawn = message.get("verb") == "spawn"
-            self._verbs.answer(message, lambda done: _send(done, connection, is_spawn=is_spawn))
+            self._verbs.answer(message, answer)
         except Exception as error:
             self._log.error(error)
             connection.send(_refused(message, fault(error)))

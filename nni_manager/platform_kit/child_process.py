@@ -1,0 +1,25 @@
+"""Child processes of the daemon, whose start waits for a shortage of processes, memory or descriptors to pass."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from trial_runner.wire.backoff import Backoff
+from trial_runner.wire.shortage import PATIENCE_S, WAITS_S, is_shortage
+
+
+async def start(*command: str, patience_s: float = PATIENCE_S, **options: Any) -> asyncio.subprocess.Process:
+    """`asyncio.create_subprocess_exec`, tried again for `patience_s` seconds where a shortage prevents the start.
+
+    Raises OSError."""
+    backoff, loop = Backoff(WAITS_S), asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    while True:
+        try:
+            return await asyncio.create_subprocess_exec(*command, **options)
+        except OSError as error:
+            wait_s = backoff.next_wait()
+            if not is_shortage(error) or loop.time() + wait_s > deadline:
+                raise
+        await asyncio.sleep(wait_s)
