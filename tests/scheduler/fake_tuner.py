@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerNotStarted, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, LiveSpec
-from nni_manager.scheduler.tuning import host
+from nni_manager.scheduler.tuning import watched_tuner
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.store.database import Database
@@ -156,7 +156,7 @@ async def feeding(
 ) -> AsyncIterator[Feed]:
     """Runs a feed on the database at `path`."""
     script = script or Script()
-    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     database = database_class(path)
     feed = Feed(database, spec, script, told)
     task = asyncio.create_task(feed.feed.run())

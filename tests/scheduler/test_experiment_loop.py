@@ -26,7 +26,7 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.section_model import PlatformSection
 from nni_manager.scheduler.experiments.services import Services
-from nni_manager.scheduler.tuning import host
+from nni_manager.scheduler.tuning import watched_tuner
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.turns import experiment_loop, forgetting, refusals, training_service
@@ -223,7 +223,7 @@ async def at_work(
 ) -> AsyncIterator[AtWork]:
     """Runs a loop as the supervisor does; on leaving, jobs run on."""
     script = script or Script()
-    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     work = AtWork(path, config, script, platform)
     work.listener.raises += closed_listener
     prepare(work.platform)
@@ -613,7 +613,7 @@ async def test_forget_calls_are_batched_except_on_close(monkeypatch: Patch, path
 
 async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     never = asyncio.Event()
     forgets = asyncio.Event()
     forget = work.platform.forget
@@ -642,7 +642,7 @@ async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: 
 async def test_what_a_failed_turn_took_comes_to_the_next_loop(monkeypatch: Patch, path: Path, lost: str) -> None:
     """The platform says of the job what it said before, and the assessor nothing more."""
     work = AtWork(path, spec(max_trial_number=1, trial_concurrency=1), Script())
-    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     take_turn = experiment_loop.take_turn
     fails = [True]
 
@@ -772,7 +772,7 @@ async def test_late_platform_report_is_compared_with_the_runner_exit(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(host, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     task = asyncio.create_task(work.loop.run())
     (name,) = await work.runs(1)
     await work.messages.exited(name, json.dumps({"exitCode": 0}))

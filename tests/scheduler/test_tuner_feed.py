@@ -16,7 +16,7 @@ import pytest
 
 from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.experiment import PASSING_HOLDS, HoldCode
-from nni_manager.scheduler.tuning import feed, host
+from nni_manager.scheduler.tuning import feed, watched_tuner
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments
@@ -222,7 +222,7 @@ async def test_three_deaths_are_a_hold(monkeypatch: Patch, path: Path) -> None:
 
 
 async def test_start_without_a_free_process_is_tried_again(monkeypatch: Patch, path: Path) -> None:
-    monkeypatch.setattr(host, "WAITS_S", (0.01,))
+    monkeypatch.setattr(watched_tuner, "WAITS_S", (0.01,))
     script = Script()
     script.shortages = 20
     async with feeding(monkeypatch, path, spec(), script) as at:

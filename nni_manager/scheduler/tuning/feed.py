@@ -23,8 +23,9 @@ from nni_manager.domain.results import direction
 from nni_manager.domain.space.parameters import Proposal
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning import imported_results
-from nni_manager.scheduler.tuning.host import HostPlace, WatchedTuner
+from nni_manager.scheduler.tuning.host import HostPlace
 from nni_manager.scheduler.tuning.judgeable_results import JudgeableResults
+from nni_manager.scheduler.tuning.watched_tuner import WatchedTuner
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, history, trials
 
@@ -63,8 +64,7 @@ class TunerFeed:
         self._work = asyncio.Event()
         self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake, on_news=self._work.set)
         self._deaths: deque[float] = deque()
-        #: The present process has answered its first request.
-        self._has_started = False
+        self._has_started = False  # the present process has answered its first request
         #: Unused proposals in order; the loop removes those that became trials.
         self.proposals: deque[Proposal] = deque()
         #: Ids of dropped proposals that the tuner does not know to be dropped.

@@ -1,33 +1,30 @@
 """The tuner host as a child process of the daemon; it runs an experiment's tuner, its assessor or both.
 
 `trial_runner.tuner_host` is the program in it. Calls are serialised. `TunerHost` starts, calls, inspects and ends the
-process; `feed` decides when. While a call takes too long, `WatchedTuner` has a hold.
+process; `feed` decides when.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerNotStarted, TunerRaised
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
-from nni_manager.scheduler.experiment_log import write_text
-from nni_manager.scheduler.tuning.orphans import MARK_VARIABLE, end_orphans, mark_prefix, new_mark
+from nni_manager.scheduler.tuning.orphans import MARK_VARIABLE, end_orphans, new_mark
 from nni_manager.store.nni import nni_format
 from trial_runner import protocol
 from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
 from trial_runner.wire import foreign_files
-from trial_runner.wire.backoff import Backoff
-from trial_runner.wire.shortage import WAITS_S, is_shortage
+from trial_runner.wire.shortage import is_shortage
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -317,96 +314,3 @@ def _for_our_python(environment: Mapping[str, str]) -> dict[str, str]:
 def _without(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with `name`, which is for the other process, set to None."""
     return {**arguments, name: None} if name in arguments else arguments
-
-
-log = logging.getLogger(__name__)
-
-
-class WatchedTuner:
-    """`changed`: called when a silence begins, has a stack, or is over; `on_news`: as of `TunerHost`."""
-
-    def __init__(
-        self, place: HostPlace, *, patience_s: float, changed: Callable[[], None], on_news: Callable[[], object]
-    ) -> None:
-        self._place = place
-        self._patience_s = patience_s
-        self._changed = changed
-        self._on_news = on_news
-        self._hosts: TunerHosts | None = None
-        self._explaining: asyncio.Task[None] | None = None
-        #: The hold while the current call takes too long; None: it does not.
-        self.silence: Hold | None = None
-
-    async def end_orphans(self) -> None:
-        """Ends processes of a tuner that a killed daemon left."""
-        log_folder = self._place.log_folder
-        if (log_folder / "dispatcher.log").exists():  # a tuner has run
-            count = await asyncio.to_thread(end_orphans, mark_prefix(log_folder))
-            if count:
-                log.warning("%d processes that an earlier tuner had left were ended", count)
-
-    @property
-    def is_started(self) -> bool:
-        return self._hosts is not None
-
-    async def start(self, spec: ExperimentSpec) -> None:
-        """Starts the processes; a shortage that prevents it is waited for, with a hold. Raises TunerDied."""
-        backoff = Backoff(WAITS_S)
-        try:
-            while True:
-                try:
-                    self._hosts = await TunerHosts.start(self._place, spec, self._on_news)
-                    return
-                except TunerNotStarted as error:
-                    self._note_shortage(error)
-                await asyncio.sleep(backoff.next_wait())
-        finally:
-            self._end_silence()
-
-    async def call(self, verb: str, **arguments: Any) -> Any:
-        """Calls a verb and waits without a limit. Raises TunerRaised or TunerDied."""
-        if self._hosts is None:  # a resume came while the history was read
-            raise TunerDied("the tuner was started afresh")
-        try:
-            return await self._hosts.call(
-                verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
-            )
-        finally:
-            self._end_silence()
-
-    async def end(self, *, kill: bool = False) -> None:
-        """Ends the processes if any: at once during a silence or with `kill`. Idempotent."""
-        hosts, self._hosts = self._hosts, None
-        if hosts is not None:
-            await hosts.close(kill=kill or self.silence is not None)
-        self.silence = None
-
-    def _note_shortage(self, error: TunerNotStarted) -> None:
-        if self.silence is None:
-            log.warning("%s; it is tried again until it succeeds", error)
-        sentence = (
-            f"{error}; it is tried again until it succeeds: end other processes, or raise the limits of processes"
-            " (`ulimit -u`), open files (`ulimit -n`) or memory"
-        )
-        self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
-        self._changed()
-
-    def _end_silence(self) -> None:
-        if self.silence is not None:
-            self.silence = None
-            self._changed()
-
-    def _note_silence(self, verb: str) -> None:
-        sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume starts it afresh"
-        self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
-        self._changed()
-        self._explaining = asyncio.create_task(self._add_stack(self.silence), name="stack of a silent tuner")
-
-    async def _add_stack(self, silence: Hold) -> None:
-        hosts = self._hosts
-        details = await hosts.stacks() if hosts is not None else ""
-        if self.silence is silence:
-            self.silence = replace(silence, details=details)
-            log.warning("%s", silence.sentence)
-            write_text(log, logging.WARNING, "the tuner", details, "tuner")
-            self._changed()
