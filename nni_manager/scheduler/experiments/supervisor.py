@@ -55,6 +55,8 @@ class Supervisor:
         shared.leftovers.on_ended = self._note_ended
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        #: All tasks were cancelled: no further one may begin.
+        self._is_closing = False
         self._settling: set[asyncio.Task[None]] = set()
         self._closing: dict[str, asyncio.Event] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -94,6 +96,7 @@ class Supervisor:
             except Exception as error:
                 failure = error
             finally:
+                self._is_closing = True
                 for task in [*self._tasks.values(), *self._settling]:
                     task.cancel()
                 await self.closed_ones.close()
@@ -279,11 +282,11 @@ class Supervisor:
         self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
 
     async def _open_later(self, entry: Entry) -> None:
-        """Retries until the disk can be written, and files that are gone were put back."""
+        """Retries until the disk can be written, and files that are gone were put back, or it is given up."""
         while True:
             await asyncio.sleep(_OPEN_AGAIN_S)
             async with self.turn(entry.id):
-                if await self._try_open(entry):
+                if entry.id not in self.not_opened or await self._try_open(entry):
                     break
 
     async def _settle_until_done(self, id: str) -> None:
@@ -330,8 +333,11 @@ class Supervisor:
         self.not_opened[id] = hold
 
     async def _run(self, experiment: OpenExperiment) -> None:
-        if await self._is_gone_after(experiment) and experiment.id in self.not_opened:
-            self._begin_opening(await self.index.read(lambda c: index.get(c, experiment.id)))
+        if await self._is_gone_after(experiment):
+            async with self.turn(experiment.id):
+                entry = await self.index.read(lambda c: index.find(c, experiment.id))
+                if entry is not None and experiment.id in self.not_opened and not self._is_closing:
+                    self._begin_opening(entry)
 
     async def _is_gone_after(self, experiment: OpenExperiment) -> bool:
         """Runs the experiment; answers whether it was closed as its database is gone."""
