@@ -70,6 +70,36 @@ def test_connected_keeper_of_a_deleted_folder_keeps_jobs_and_refuses_new_ones(
     assert keeper.wait() == 0, "no write to a file that is gone is owed"
 
 
+def test_running_job_of_lost_files_is_taken_over(keeper: KeeperProcess, client: Client) -> None:
+    pid = _pid(keeper, client)
+    _lose_files(keeper, client)
+    again = keeper.connect()
+    assert keeper.spawn(again, "job", "exec sleep 1000", grace_s=0.2)["pid"] == pid, "not started a second time"
+    again.ask("signal", name="job", grace_s=0)
+    assert again.until_ended("job").jobs["job"]["signal"] is not None and not is_alive(pid)
+
+
+def test_ended_job_of_lost_files_is_lost_and_not_run_again(keeper: KeeperProcess, client: Client) -> None:
+    command = f"echo once >> {keeper.directory}/runs"
+    keeper.spawn(client, "job", command)
+    client.until_ended("job")
+    _lose_files(keeper, client)
+    again = keeper.connect()
+    keeper.spawn(again, "job", command)
+    job = again.until_ended("job").jobs["job"]
+    assert job["state"] == protocol.LOST and "has lost its files" in job["message"]
+    assert (keeper.directory / "runs").read_text() == "once\n"
+
+
+def _lose_files(keeper: KeeperProcess, client: Client) -> None:
+    """Replaces the keeper with one that has no state files."""
+    client.close()
+    keeper.kill()
+    for file in (keeper.directory / "keeper" / "jobs").iterdir():
+        file.unlink()
+    assert keeper.start() == b"ready\n"
+
+
 def test_a_moved_folder_is_served_on(keeper: KeeperProcess, client: Client) -> None:
     pid = _pid(keeper, client)
     moved = keeper.directory / "elsewhere"

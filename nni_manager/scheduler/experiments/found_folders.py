@@ -76,8 +76,10 @@ class FoundFolders:
             )
             if entry is not None:
                 entries[id_] = entry
-                log.warning("the list and the folder of experiment %s differed: it is %s", id_, _told(entry))
-        return await self._index.write(lambda c: reconcile.put_found(c, [*entries.values()])) if entries else False
+        listed = await self._index.write(lambda c: reconcile.put_found(c, [*entries.values()])) if entries else []
+        for entry in listed:
+            log.warning("the list and the folder of experiment %s differed: it is %s", entry.id, _told(entry))
+        return bool(listed)
 
     async def _ids_with_jobs(self) -> Collection[str]:
         """Ids of the experiments whose jobs run at the keeper of this machine; none: it cannot be asked."""

@@ -116,9 +116,19 @@ class Supervisor:
         """The entries of all experiments, oldest first; folders that appeared in the data directory are listed."""
         entries = await self.index.read(index.all_entries)
         if await self.found_folders.look(entries):
-            self._tell()
             entries = await self.index.read(index.all_entries)
+            for entry in entries:
+                self._open_found(entry)
+            self._tell()
         return entries
+
+    def _open_found(self, entry: Entry) -> None:
+        """Opens an experiment that a look at the folders has listed as open. Quiet for others."""
+        is_at_work = entry.is_open and entry.status not in (ExperimentStatus.STOPPED, ExperimentStatus.VIEWED)
+        if is_at_work and not (entry.id in self._closing or entry.id in self._tasks or self.is_open(entry.id)):
+            sentence = f"experiment {entry.id} was found again, and is being opened"
+            self.not_opened[entry.id] = Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=sentence)
+            self._begin_opening(entry)
 
     async def entry(self, id: str) -> Entry:
         """The entry of an experiment, open or closed. Raises NotFound."""

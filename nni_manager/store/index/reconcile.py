@@ -88,10 +88,10 @@ def _unreadable(known: Entry, found: Found, *, has_jobs: bool) -> Entry | None:
     return replace(known, note=found.entry.note) if known.note != found.entry.note else None
 
 
-def put_found(connection: sqlite3.Connection, entries: list[Entry]) -> bool:
-    """Lists the entries; returns whether there was one. One that is being made or deleted meanwhile is left out."""
+def put_found(connection: sqlite3.Connection, entries: list[Entry]) -> list[Entry]:
+    """Lists the entries and returns them, without those that are being made or deleted meanwhile."""
     left = {id_ for id_, _ in index.leftovers(connection)}
     found = [entry for entry in entries if entry.id not in left and os.path.lexists(entry.folder.path)]
     for entry in found:
         index.put(connection, entry)
-    return bool(found)
+    return found

@@ -60,11 +60,11 @@ class Spawn:
 
     def _start(self, request: SpawnRequest, undo: Undo) -> Job:
         processes.require_one(self._null)
-        job = Job(self._claim_of(request), self._log)
+        job = Job(self.claim_of(request), self._log)
         attempt_folder.make(request.attempt_directory, undo)
         if request.checkpoint:
             attempt_folder.make(request.checkpoint, undo)
-        self._claim(job.claim)
+        self.claim(job.claim)
         undo.add(self._state_files.remove, job.name)
         with OpenFolder(request.attempt_directory) as folder:
             pid, started_ms = self._start_in(folder, job.claim, request, undo)
@@ -85,7 +85,8 @@ class Spawn:
             with Descriptor(attempt_folder.open_output(folder, protocol.STDERR_FILE, undo)) as stderr:
                 return self._run(request, claim, Streams(self._null, stdout, stderr))
 
-    def _claim(self, claim: Claim) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Writes the state file of a job. Raises OSError, and Refusal where the keeper's folder was deleted."""
         try:
             self._state_files.claim(claim)
         except FileNotFoundError as error:
@@ -95,7 +96,7 @@ class Spawn:
             ).format(claim.name)
             raise Refusal(protocol.UNAVAILABLE, sentence) from error
 
-    def _claim_of(self, request: SpawnRequest) -> Claim:
+    def claim_of(self, request: SpawnRequest) -> Claim:
         return Claim(
             name=request.name,
             owner=request.owner,
@@ -157,6 +158,7 @@ def _abandon(pid: int) -> None:
 #: What became of jobs that cannot be vouched for any more.
 _RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"
 _UNSEEN = "it ended while no keeper ran on its machine, where the keeper had died, so its exit code is unknown"
+_FILES_GONE = "the keeper that started it has lost its files, so its exit code is unknown"
 _NOT_FOUND = "the keeper of its machine died while it started it, and the next one found no process of it"
 _FIRST_PID = 1
 
@@ -182,7 +184,22 @@ class Adoption:
         for record in records:
             self._adopt(record, boot_id)
 
-    def _adopt(self, record: Record, boot_id: str) -> None:
+    def earlier(self, request: SpawnRequest, spawn: Spawn) -> Optional[Job]:
+        """The job of this name that was started before by a keeper whose files are gone; None: none was.
+
+        Raises OSError, Refusal."""
+        output = os.path.join(request.attempt_directory, protocol.STDOUT_FILE)
+        if not os.path.lexists(output):
+            return None
+        claim = spawn.claim_of(request)
+        claim = claim._replace(tag=process_tags.tag_of(claim.name) or claim.tag)
+        spawn.claim(claim)
+        self._log.write("{}: it was started before, by a keeper whose files are gone".format(claim.name))
+        self._adopt(Record(claim, None, None), claim.boot_id, _FILES_GONE)
+        return self._jobs.get(claim.name)
+
+    def _adopt(self, record: Record, boot_id: str, lost: str = "") -> None:
+        """`lost`: why the exit code of a job without a process is unknown; empty: as `_what_became_of`."""
         job = Job(record.claim, self._log.write)
         job.main = record.main
         job.is_main_recorded = record.main is not None
@@ -198,7 +215,7 @@ class Adoption:
         if job.is_over:
             self._saving.save(job)
         else:
-            self._go_on(job)
+            self._go_on(job, lost)
 
     def _drop(self, name: str) -> None:
         self._log.write("{}: claimed but not started; the claim is dropped".format(name))
@@ -226,11 +243,11 @@ class Adoption:
             os.close(job.pidfd)
             job.pidfd = -1
 
-    def _go_on(self, job: Job) -> None:
+    def _go_on(self, job: Job, lost: str) -> None:
         self._saving.save(job)
         if job.pidfd < 0:
             self._log.write("{}: its main process is gone and left no exit code".format(job.name))
-            self._ending.lose(job, _what_became_of(job))
+            self._ending.lose(job, lost or _what_became_of(job))
             return
         self._follow.add(job)
         self._ending.watch(job)

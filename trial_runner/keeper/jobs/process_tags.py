@@ -62,6 +62,16 @@ def is_marked(pid: int, name: str, tag: str) -> bool:
     return _has_tag(pid, tag) or _has_variable(pid, tag_variable(name, tag))
 
 
+def tag_of(name: str) -> str:
+    """The tag of a job's processes, from their variable; empty: no process has the variable."""
+    start = "{}={}:".format(protocol.ENV_JOB, name).encode()
+    for pid in processes.all_pids():
+        for entry in _variables(pid):
+            if entry.startswith(start):
+                return entry[len(start) :].decode(errors="replace")
+    return ""
+
+
 def marked_processes(claim: Claim) -> List[int]:
     """The processes of a claim, found by looking at each one of the machine: some microseconds each. Without
     keepers."""
@@ -94,12 +104,16 @@ def _is_keeper(pid: int, claim: Claim) -> bool:
 
 
 def _has_variable(pid: int, value: str) -> bool:
-    entry = "{}={}".format(protocol.ENV_JOB, value).encode()
+    return "{}={}".format(protocol.ENV_JOB, value).encode() in _variables(pid)
+
+
+def _variables(pid: int) -> List[bytes]:
+    """The environment of a process; empty: it has ended, or belongs to another user."""
     try:
         with open("/proc/{}/environ".format(pid), "rb") as file:
-            return entry in file.read().split(b"\0")
+            return file.read().split(b"\0")
     except OSError:
-        return False
+        return []
 
 
 def _limit(tag: str) -> Tuple[int, int]:

@@ -50,7 +50,8 @@ class Server:
         self._follow = Follow(self._loop, self._jobs, self._log)
         spawn = Spawn(state_files, boot_id, job_umask, self._log.write)
         gpus = Gpus(self._loop, self._jobs, self._log.write)
-        self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, gpus, boot_id)
+        adoption = Adoption(self._jobs, self._follow, self._ending, self._saving, state_files, self._log)
+        self._verbs = Verbs(self._jobs, spawn, adoption, self._follow, self._ending, self._saving, gpus, boot_id)
         self._copying = BackgroundWork(self._loop, _MOST_COPYING)
         self._removing = BackgroundWork(self._loop, _MOST_REMOVING)
         self._copying.on_done = self._removing.on_done = self._end_if_unneeded
@@ -64,7 +65,7 @@ class Server:
         self._ending.drain = self._follow.drain
         self._ending.on_end = self._on_end
         self._saving.on_saved = self._end_if_unneeded
-        Adoption(self._jobs, self._follow, self._ending, self._saving, state_files, self._log).run(boot_id)
+        adoption.run(boot_id)
 
     def open(self) -> None:
         """Listens. Raises OSError."""

@@ -9,7 +9,7 @@ from trial_runner import protocol
 from trial_runner.keeper.code import copying
 from trial_runner.keeper.code.preparing import Preparing
 from trial_runner.keeper.jobs import attempt_folder
-from trial_runner.keeper.jobs.beginning import Spawn
+from trial_runner.keeper.jobs.beginning import Adoption, Spawn
 from trial_runner.keeper.jobs.ending import Ending
 from trial_runner.keeper.jobs.gpus import Gpus
 from trial_runner.keeper.jobs.job import Jobs, Saving
@@ -29,10 +29,19 @@ class Verbs:
     """Answers requests, one at a time; the readings of GPUs when they are there."""
 
     def __init__(
-        self, jobs: Jobs, spawn: Spawn, follow: Follow, ending: Ending, saving: Saving, gpus: Gpus, boot_id: str
+        self,
+        jobs: Jobs,
+        spawn: Spawn,
+        adoption: Adoption,
+        follow: Follow,
+        ending: Ending,
+        saving: Saving,
+        gpus: Gpus,
+        boot_id: str,
     ) -> None:
         self._jobs = jobs
         self._spawn = spawn
+        self._adoption = adoption
         self._follow = follow
         self._ending = ending
         self._saving = saving
@@ -84,7 +93,10 @@ class Verbs:
         request = requests.spawn_request(message)
         job = self._jobs.get(request.name)
         if job is None:
-            return self.preparing.follow(request.name) or self._begin(request, message)
+            described = self.preparing.follow(request.name)
+            job = self._adoption.earlier(request, self._spawn) if described is None else None
+            if job is None:
+                return described or self._begin(request, message)
         if not job.is_followed:
             self._follow.begin(job, request.offsets)
         return job.describe()
