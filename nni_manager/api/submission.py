@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from nni_manager.api import code, experiment_description
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
-from nni_manager.config import experiment_file, user_classes
+from nni_manager.config import edited_file, experiment_file, user_classes
 from nni_manager.config.experiment_file import ParsedConfig
 from nni_manager.config.reading import document
 from nni_manager.config.reading.document import Patience
@@ -28,7 +28,6 @@ from nni_manager.domain import ids
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
-from nni_manager.scheduler.experiments import edited_file
 from nni_manager.scheduler.experiments.submission import Submission
 
 #: Seconds within which a text must be parsed.

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, supp
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nni_manager.config import experiment_file
+from nni_manager.config import edited_file, experiment_file
 from nni_manager.config.service_change import ServiceWish
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import Conflict
@@ -21,7 +21,6 @@ from nni_manager.domain.text import require_finite, require_text, require_texts
 from nni_manager.scheduler.disk import Disk
 from nni_manager.scheduler.experiments import (
     command_writes,
-    edited_file,
     experiment_folder,
     left_jobs,
     preflight,

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config import experiment_file
+from nni_manager.config import edited_file, experiment_file
 from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.scheduler.experiments import edited_file
 
 pytestmark = pytest.mark.unit
 
