@@ -17,6 +17,8 @@ spawn       name, owner, command, environment, directory (cwd),       job
             checkpoint: folder that is made where it is
             missing, code {archive, folder}: put there before
 follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
+adopt       name, owner, attempt_directory, grace_s, from,            job; empty: no process of it is there
+            reservation: of a job that follow does not know
 signal      name, grace_s                                             {} (quiet for ended and unknown jobs); SIGTERM to
                                                                       all its processes, SIGKILL after grace_s
 read        attempt_directory, file, offset (negative: from the       {data (base64), size}

@@ -103,13 +103,21 @@ def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
     path = entry.folder.path
     if entry.trouble:
         yield entry.trouble
-    elif path.parent == context.data_directory:
+    elif path.parent == context.data_directory and not _has_content(path / "db" / "nni.sqlite"):
         try:
             entry.folder.require_database()
         except NotFound as error:
             yield f"{error}; `nnictl experiment delete {entry.id}` takes it off the list"
         except StoreError as error:
             yield str(error)
+
+
+def _has_content(database: Path) -> bool:
+    """One call of the system, as a list asks for each closed experiment."""
+    try:
+        return database.stat().st_size > 0
+    except OSError:
+        return False
 
 
 async def _read(context: ApiContext, id: str) -> Overview:

@@ -59,9 +59,10 @@ def of(data_directory: Path, *, has_open: bool = False) -> str:
     `has_open`: it has open experiments, so that a missing id is a lost one. Raises OSError.
     """
     if known(data_directory) == NOBODY:
+        if has_open:  # first: a name without it would count as the right one
+            _write_history(data_directory, former(data_directory), is_lost=True)
         _make(data_directory)
         if has_open:
-            _write_history(data_directory, former(data_directory), is_lost=True)
             log.error(
                 "the identity of %s was lost, in its file and in the index: it is %s now. Open experiments are on hold"
                 " until `nni-manager identity --moved` or `--own` has settled it",

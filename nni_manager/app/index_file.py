@@ -134,10 +134,10 @@ def restore(path: Path, connection: Connection | None) -> None:
     else:
         log.error("%s was removed while the daemon ran; it is made again", path)
     if has_content:
-        _remove(path)
+        _remove_companions(path)
         draft.replace(path)
     else:
-        _make(path)
+        _make(path, lists_open=True)
     follow_move(path)
     _put_identity(path)
 
@@ -168,7 +168,9 @@ def _copied(connection: Connection, draft: Path) -> bool:
     return True
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, *, lists_open: bool = False) -> None:
+    """Makes the index from the folders. `lists_open`: also those of open experiments, as their daemon runs. Else a
+    start decides about them, see `store.index.reconcile`."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
     # SQLite's files beside it get the same mode
@@ -177,9 +179,10 @@ def _make(path: Path) -> None:
     with closing(connect(draft, is_durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for entry in index.find_folders(path.parent):
-            index.put(connection, entry)
+            if lists_open or not entry.is_open:
+                index.put(connection, entry)
         connection.execute("COMMIT")
-    _remove(path)
+    _remove_companions(path)
     draft.replace(path)
 
 
@@ -201,7 +204,12 @@ def _put_aside(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    for suffix in ("", *_COMPANIONS):
+    path.unlink(missing_ok=True)
+    _remove_companions(path)
+
+
+def _remove_companions(path: Path) -> None:
+    for suffix in _COMPANIONS:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 

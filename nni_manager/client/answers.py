@@ -54,6 +54,8 @@ def _check(answer: object) -> None:
         if isinstance(found, list):
             left += found
         elif isinstance(found, dict):
+            if isinstance(found.get("id"), int) and "storedMs" not in found:  # only results are numbered
+                raise NotAnAnswer("the field 'id' is not id")
             for name, value in found.items():
                 if (form := _FORMS.get(name)) is not None and not any(_FITS[one](value) for one in form):
                     raise NotAnAnswer(f"the field {name!r} is not {' or '.join(form)}")

@@ -215,13 +215,19 @@ def arriving_lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The data of each event. Comments (keep-alives) and an unfinished last event are left out."""
     data: list[str] = []
+    size = 0
     for line in lines:
+        size += len(line)
+        if size > MOST_BYTES:
+            raise NotAnAnswer(f"an event has more than {MOST_BYTES // 2**20} MB")
         text = line.decode(errors="replace").rstrip("\r\n")
         if text.startswith("data:"):
             data.append(text[5:].removeprefix(" "))
         elif not text and data:
             yield answers.decode("\n".join(data))
-            data = []
+            data, size = [], 0
+        elif not text:
+            size = 0
 
 
 class EventStream:

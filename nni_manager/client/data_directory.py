@@ -44,7 +44,10 @@ def _tighten(path: Path) -> None:
 #: Variable that has the effect of ``--insecure-data-dir`` when it is not empty.
 INSECURE_VARIABLE = f"{SETTINGS_PREFIX}INSECURE_DATA_DIR"
 #: Files and folders of the data directory that the daemon obeys.
-_OBEYED = ("settings.yml", "algorithms.json", "index.sqlite", "identity", "keeper", "control.json")
+_OBEYED = (
+    *("settings.yml", "algorithms.json", "identity", "keeper", "control.json"),
+    *(f"index.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
+)
 
 
 def require_trusted(path: Path) -> None:

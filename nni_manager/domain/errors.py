@@ -14,6 +14,7 @@
     ├── StoreError
     │   ├── StoreUnavailable    cannot be written now (full, locked, read-only); tried again by itself
     │   ├── StoreCorrupt        cannot be read; a person must look
+    │   │   └── StoreGone       its file was removed or replaced; it may be put back
     │   └── SchemaRefused       written by a version whose databases this one does not read
     ├── AnalysisUnavailable     the process that answers about trials cannot answer now
     ├── AlreadyOwned            another process holds the folder or data directory

@@ -113,11 +113,12 @@ def secrets_of_experiment(
     For the others the daemon keeps its values. `allow`: asked unless the daemon is the caller's own: a manager may name
     any file and variable of this machine.
     """
-    found = {reference: _follow(reference, environment) for reference in client.experiment(id)["references"]}
+    references = list(client.experiment(id)["references"])
+    if references and not client.is_here:  # before any is looked at: that alone would show what there is
+        allowed = allow(references)
+        references = [reference for reference in references if reference in allowed]
+    found = {reference: _follow(reference, environment) for reference in references}
     values = {reference: value for reference, value in found.items() if isinstance(value, str)}
-    if values and not client.is_here:
-        allowed = allow(list(values))
-        values = {reference: value for reference, value in values.items() if reference in allowed}
     return {"secrets": values} if values else {}
 
 

@@ -202,6 +202,7 @@ class MountedStorage:
         quoted = {name: shlex.quote(value) for name, value in values.items()}
         quoted |= {
             "claim": storage_folders.claim_command("python3", '"$folder"', protocol.OUTBOX_FOLDER),
+            "rename": shlex.quote(storage_folders.RENAME),
             "claim_replicas": storage_folders.claim_command("python3", '"$folder"', storage_folders.REPLICAS),
         }
         program, archive = shlex.quote(storage_folders.UNPACK), shlex.quote(f"{self.there}/{code.name}")
@@ -244,16 +245,16 @@ if [ -n "$1" ]; then
     folder="$folder/{storage_folders.REPLICAS}/$1"
     mkdir -p "$folder" && cp {{record}} "$folder/{protocol.PARAMETER_FILE}" || exit {protocol.EXIT_CANNOT_START}
     export {protocol.ENV_REPORTER}=0
-else
-    {{claim}} || exit {protocol.EXIT_CANNOT_START}
 fi
 export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$folder/{protocol.CODE_FOLDER}"
 if [ ! -d "${protocol.ENV_CODE_DIR}" ]; then
     rm -rf "$folder/.code"
     mkdir "$folder/.code" &&
         python3 -I -W ignore -c {{program}} {{archive}} "$folder/.code" {{archive_sha256}} &&
-        mv "$folder/.code" "${protocol.ENV_CODE_DIR}" || exit {protocol.EXIT_BAD_CODE}
+        python3 -I -c {{rename}} "$folder/.code" "${protocol.ENV_CODE_DIR}" || exit {protocol.EXIT_BAD_CODE}
 fi
+# afterwards: what is there by now, nobody else can replace
+{{claim}} || exit {protocol.EXIT_CANNOT_START}
 {{before}}runner="$(mktemp -d)/runner.pyz" && cp {{runner}} "$runner" || exit {protocol.EXIT_CANNOT_START}
 if [ "$(sha256sum "$runner" | cut -c 1-64)" != {{runner_sha256}} ]; then
     echo {{runner}}: not what the manager put there: its SHA-256 is another one >&2

@@ -163,6 +163,9 @@ if foreign:
     sys.exit(prefix + os.path.join(folder, foreign[0]) + " belongs to another user and is not used. Remove it")
 """
 
+#: Run by the Python of a trial's machine: FROM TO. Unlike `mv`, it never moves into a folder of another user.
+RENAME = "import os, sys; os.rename(sys.argv[1], sys.argv[2])"
+
 
 def claim_command(python: str, folder: str, made: str, prefix: str = "") -> str:
     """Shell text that makes the folder `made` in an attempt's folder, or fails with a sentence on stderr where another

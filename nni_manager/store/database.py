@@ -9,13 +9,13 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.clock import Durations
 from nni_manager.domain.errors import StoreCorrupt, StoreError, StoreGone, StoreUnavailable
+from nni_manager.platform_kit.threads import SteadyThreads
 from nni_manager.store.connection import (
     Connection,
     classified,
@@ -101,7 +101,7 @@ _MAX_BATCH = 256
 #: All commits of this process, to any database.
 commits = Durations()
 
-_read_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
+_read_threads = SteadyThreads(max_workers=4, thread_name_prefix="store-read")
 
 
 class Database:
@@ -195,8 +195,12 @@ class Database:
         if self._closing.is_set():
             raise StoreUnavailable(f"{self.path} is closed")
         if self._writer is None:
-            self._writer = threading.Thread(target=self._work, name=f"store-write {self.path}", daemon=True)
-            self._writer.start()
+            writer = threading.Thread(target=self._work, name=f"store-write {self.path}", daemon=True)
+            try:
+                writer.start()
+            except RuntimeError as error:  # a shortage, which passes
+                raise StoreUnavailable(f"{self.path} cannot be written now: {error}") from error
+            self._writer = writer
         self._queue.put(write)
 
     def _read(self, function: Callable[[Connection], T]) -> T:
@@ -220,7 +224,9 @@ class Database:
 
         def write(connection: Connection) -> None:
             _write_nothing(connection)
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+            if found != "ok":
+                raise StoreCorrupt(f"the database {self.path} cannot be read ({found})")
             written.set()
 
         self._submit(Write(write, None))

@@ -47,6 +47,7 @@ LIES: dict[str, Lie] = {
     "lists": _of_type([[]]),
     "texts": _of_type(ESCAPES),
     "numbers": _of_type(10**400),
+    "numbers for ids": lambda name, value: 5 if name in ("id", "trialId") else value,
     "negative numbers": lambda name, value: -(10**18) if type(value) is int else value,
     "statuses": lambda name, value: "ODD" if name in ("status", "endedAs", "optimizeMode", "state") else value,
     "no fields": lambda name, value: {} if isinstance(value, dict) and name not in ("", "config") else value,

@@ -29,6 +29,7 @@ EXPECTED = {
     "Ending": 409,
     "AlreadyOwned": 409,
     "StoreCorrupt": 409,
+    "StoreGone": 409,
     "SchemaRefused": 409,
     "StoreUnavailable": 503,
     "PlatformUnavailable": 503,

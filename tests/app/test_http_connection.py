@@ -286,6 +286,14 @@ async def test_admitted_client_is_not_ended_by_a_flood(monkeypatch: pytest.Monke
             each.writer.close()
 
 
+def test_client_with_too_many_connections_stays_a_stranger() -> None:
+    strangers = reserves.Strangers(files=16)
+    assert [strangers.admit("") for _ in range(5)] == [True] * 4 + [False]
+    strangers.dismiss("")
+    assert strangers.admit("") and not strangers.admit("")
+    assert [strangers.admit("job") for _ in range(65)] == [True] * 64 + [False]
+
+
 async def _admits_runners(scope: Scope, receive: Receive, send: Send) -> None:
     admit(scope)
     await body_and_all(scope, receive, send)

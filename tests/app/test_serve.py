@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -109,6 +110,8 @@ class _Supervisor:
         self.is_ending = False
         self.has_work = False
         self.on_empty = lambda: None
+        leftovers = SimpleNamespace(may_run=lambda _: False)
+        self.shared = SimpleNamespace(leftovers=leftovers)
 
 
 @pytest.fixture

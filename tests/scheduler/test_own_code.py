@@ -53,7 +53,7 @@ def submission(sent: Path, tmp_path: Path) -> Submission:
 
 def make(submission: Submission, is_wanted: Callable[[], bool] = always) -> Folder:
     folder = Folder(Path(submission.spec.working_directory) / submission.id)
-    experiment_folder.make(folder, submission, None, is_wanted, data_dir=folder.path.parent, now_ms=1)
+    experiment_folder.make(folder, submission, None, is_wanted, data_dir=folder.path.parent, now_ms=1, owner="")
     return folder
 
 

@@ -142,7 +142,7 @@ def test_the_state_file_is_claim_process_and_end(keeper: KeeperProcess, client: 
     client.until_ended("job")
     claim, main, end = keeper.state_file("job").read_text().splitlines()
     told = {"name", "owner", "tag", "attempt_directory", "boot_id", "grace_s", "keeper_pid", "keeper_start_ticks"}
-    assert claim_of(keeper, "job").keys() == told | {"reservation"}
+    assert claim_of(keeper, "job").keys() == told | {"reservation", "home"}
     assert f'"pid": {job["pid"]}' in main
     assert '"exit_code": 0' in end
     assert str(keeper.attempt("job")) in claim

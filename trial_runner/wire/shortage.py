@@ -18,7 +18,13 @@ PATIENCE_S = 15.0
 T = TypeVar("T")
 
 
+#: Python's message where no thread can be started.
+_NO_THREAD = "can't start new thread"
+
+
 def is_shortage(error: BaseException) -> bool:
+    if isinstance(error, RuntimeError):
+        return str(error) == _NO_THREAD
     return isinstance(error, OSError) and (error.errno in ERRORS or error.errno == _OF_UVLOOP)
 
 

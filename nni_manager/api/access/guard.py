@@ -308,10 +308,11 @@ def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) 
 ADMIT = "admit"
 
 
-def admit(scope: Scope) -> None:
-    """Tells the connection that its client is let in: it is not ended where too many are not."""
+def admit(scope: Scope, client: str = "") -> None:
+    """Tells the connection that its client is let in: it is not ended where too many are not. `client`: name of a trial
+    runner's job; empty: of the service."""
     if (told := scope.get("state", {}).get(ADMIT)) is not None:
-        told()
+        told(client)
 
 
 #: Key of the connection's `Peer` in a request's state.

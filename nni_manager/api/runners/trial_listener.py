@@ -159,7 +159,7 @@ class TrialListener:
         if name not in (self.gets if is_get else self.posts) or not (is_get or scope["method"] == "POST"):
             raise _Refused(405, f"{scope['method']} is not possible here")
         runner = self._authenticated(found.group(1, 2, 3), headers)
-        admit(scope)
+        admit(scope, runner.job_name)
         if is_get:
             return await self.gets[name](runner)
         with self._memory.body(runner.job_name) as body:

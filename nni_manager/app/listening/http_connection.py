@@ -55,6 +55,8 @@ class HttpConnection(HttpToolsProtocol):
         self._strangers = strangers
         #: The TCP port under which it is counted as a stranger; None: not counted.
         self._counted_port: int | None = None
+        #: The client as which it was admitted; None: it was not.
+        self._admitted_as: str | None = None
         #: When the awaited body began, or the application resumed waiting for it; None: no body is awaited.
         self._body_since_s: float | None = None
         self._body_bytes = 0
@@ -85,7 +87,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._head_since_s = self.loop.time()
         super().connection_made(cast(asyncio.Transport, _Transport(transport, self._linger)))
-        self.app_state = {**self.app_state, PEER: Peer(transport), ADMIT: self._leave_strangers}
+        self.app_state = {**self.app_state, PEER: Peer(transport), ADMIT: self._admit}
         port = self.server[1] if self.server is not None else None
         if port is None:
             # the control socket, which needs no token: its file modes may have been lost
@@ -101,7 +103,16 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave_strangers()
+        if self._admitted_as is not None:
+            self._strangers.dismiss(self._admitted_as)
+            self._admitted_as = None
         super().connection_lost(exc)
+
+    def _admit(self, client: str) -> None:
+        """Leaves the strangers, unless this client has too many connections already."""
+        if self._counted_port is not None and self._strangers.admit(client):
+            self._admitted_as = client
+            self._leave_strangers()
 
     def _leave_strangers(self) -> None:
         if self._counted_port is not None:

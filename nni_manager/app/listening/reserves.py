@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,8 @@ from typing import Protocol
 WANTED = 8192
 #: Share of the file descriptors for TCP connections without a token: of all ports together, of one port.
 _MOST_CONNECTIONS, _MOST_OF_PORT = 1 / 2, 1 / 4
+#: Connections of one attempt's containers that are never ended.
+_MOST_OF_RUNNER = 64
 
 
 class Stranger(Protocol):
@@ -36,6 +38,7 @@ class Strangers:
         files = min(files, WANTED) if files != resource.RLIM_INFINITY else WANTED
         self._most = int(files * _MOST_CONNECTIONS)
         self._most_of_port = int(files * _MOST_OF_PORT)
+        self._admitted: Counter[str] = Counter()
         self._by_port: defaultdict[int, dict[Stranger, None]] = defaultdict(dict)
 
     def enter(self, port: int, stranger: Stranger) -> bool:
@@ -56,6 +59,19 @@ class Strangers:
         of_port = self._by_port[port]
         if of_port.pop(stranger, self) is None:  # else it was ended
             of_port[stranger] = None
+
+    def admit(self, client: str) -> bool:
+        """Counts a connection of a client that has shown a token, which must be dismissed later. False: it has too
+        many, and this one stays a stranger. `client`: a trial runner's job; empty: those of the service."""
+        if self._admitted[client] >= (_MOST_OF_RUNNER if client else self._most_of_port):
+            return False
+        self._admitted[client] += 1
+        return True
+
+    def dismiss(self, client: str) -> None:
+        self._admitted[client] -= 1
+        if not self._admitted[client]:
+            del self._admitted[client]
 
     def leave(self, port: int, stranger: Stranger) -> None:
         """Idempotent."""

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable
+from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.domain.reason import Reason
@@ -282,7 +282,14 @@ class KeeperJobs(Listener):
         return lost
 
     async def _lose(self, name: str, stored: Mapping[str, int]) -> None:
-        """Hands over what a job that the keeper knows nothing of left in its folder, and then its end."""
+        """Follows a job that the keeper knows nothing of where its processes run; else hands over what it left in its
+        folder, and then its end."""
+        place = {"owner": self.owner, "attempt_directory": self.attempt_folder(name)}
+        with suppress(SubmitRejected):  # the folder has no place of its own there
+            job = await self.request("adopt", name=name, **place, **{"from": dict(stored)})
+            if job.get("state"):
+                self._note_all({"jobs": {name: job}, "unknown": []})
+                return
         if self._deliveries is not None:
             async for part in left_lines(self.request, self.attempt_folder(name), stored):
                 self._deliveries.add(name, *part)

@@ -19,7 +19,7 @@ import asyncssh
 from asyncssh.config import SSHClientConfig, SSHConfig
 
 from nni_manager.machines.ssh.address import DEFAULT_PORT
-from nni_manager.machines.ssh.revoked_keys import RevokedKeys
+from nni_manager.machines.ssh.revoked_keys import RevokedKeys, files_of_machine
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,8 @@ class KnownHosts:
         if port is not None:
             others = (known.match(host, address, None), known.match(f"[{host}]:{port}", "", None))
             revoked = [*revoked, *(key for one in others for key in one[2])]
-        revoked = [*revoked, *(key for key in (*keys, *authorities) if self.revoked.has(key))]
+        revoked = [*revoked, *self.revoked.listed]
+        revoked += [key for key in (*keys, *authorities) if self.revoked.has(key)]
         trusted = [key for key in authorities if not self.revoked.distrusts(key)]
         return (keys, trusted, list(dict.fromkeys(revoked)), *x509)
 
@@ -131,11 +132,7 @@ class KnownHosts:
 def _revoked(host: str, options: asyncssh.SSHClientConnectionOptions) -> object:
     """The option `RevokedHostKeys` of the user, else of the machine; None: neither has one."""
     found = options.config.get(_REVOKED)
-    if found is None and os.path.exists(_CONFIG_OF_MACHINE):
-        known = {"username": options.username, "port": options.port, "client_keys": None, "agent_path": None}
-        of_machine = asyncssh.SSHClientConnectionOptions(config=[_CONFIG_OF_MACHINE], host=host, **known)
-        found = of_machine.config.get(_REVOKED)
-    return found
+    return files_of_machine(Path(_CONFIG_OF_MACHINE), host) if found is None else found
 
 
 def _files(given: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:

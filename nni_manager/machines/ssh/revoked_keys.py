@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import hashlib
+import os
+import re
+import shlex
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,6 +21,8 @@ _MAGIC = b"SSHKRL\n\0"
 #: Bytes between the magic word and the two strings before the first section: format, number, date, flags.
 _HEAD = struct.Struct(">IQQQ")
 _FORMAT = 1
+#: Depth of included files, as of `ssh`.
+_MOST_INCLUDES = 16
 _CERTIFICATES, _KEYS, _SHA1, _SIGNATURE, _SHA256 = range(1, 6)
 
 
@@ -59,9 +67,64 @@ class RevokedKeys:
         digests = {hashlib.sha1(blob, usedforsecurity=False).digest(), hashlib.sha256(blob).digest()}
         return bool(self.problem) or blob in self.blobs or not self.fingerprints.isdisjoint(digests)
 
+    @property
+    def listed(self) -> list[asyncssh.SSHKey]:
+        """The keys of `blobs`, as far as asyncssh knows their kinds."""
+        found = []
+        for blob in self.blobs:
+            with suppress(asyncssh.KeyImportError):
+                found.append(asyncssh.public_key.decode_ssh_public_key(blob))
+        return found
+
     def distrusts(self, authority: asyncssh.SSHKey) -> bool:
-        """Whether certificates of an authority are accepted no more."""
-        return not self.authorities.isdisjoint((b"", authority.public_data))
+        """Whether certificates of an authority are refused. asyncssh does not show the key in a certificate: where keys
+        are revoked by fingerprints, all certificates are refused."""
+        return bool(self.fingerprints) or not self.authorities.isdisjoint((b"", authority.public_data))
+
+
+def files_of_machine(config: Path, host: str) -> list[str] | None:
+    """The files of `RevokedHostKeys` in the machine's own configuration of `ssh`; None: it has none.
+
+    Only this option is read, as `ssh` reads more kinds of values than asyncssh. Of `Match` only ``all`` applies.
+    """
+    for words in _applying(config, host):
+        if words[0].lower() == "revokedhostkeys":
+            return [] if words[1:] == ["none"] else words[1:]
+    return None
+
+
+def _applying(config: Path, host: str, depth: int = 0) -> Iterator[list[str]]:
+    """The lines of a file, and of those that it includes, that apply to a host."""
+    applies = True
+    for line in _lines(config):
+        option, arguments = line[0].lower(), line[1:]
+        if option == "host":
+            applies = _matches(host, arguments)
+        elif option == "match":
+            applies = [word.lower() for word in arguments] == ["all"]
+        elif applies and option == "include" and depth < _MOST_INCLUDES:
+            for pattern in arguments:
+                for path in sorted(glob.glob(os.path.join(config.parent, pattern))):
+                    yield from _applying(Path(path), host, depth + 1)
+        elif applies:
+            yield line
+
+
+def _lines(config: Path) -> Iterator[list[str]]:
+    try:
+        text = config.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        with suppress(ValueError):  # a quotation mark without its other half
+            if words := shlex.split(re.sub(r"^(\s*\w+)\s*=\s*", r"\1 ", line), comments=True):
+                yield words
+
+
+def _matches(host: str, patterns: Sequence[str]) -> bool:
+    if any(fnmatch.fnmatchcase(host, pattern[1:]) for pattern in patterns if pattern.startswith("!")):
+        return False
+    return any(fnmatch.fnmatchcase(host, pattern) for pattern in patterns)
 
 
 def _listed(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -262,7 +262,10 @@ class ExperimentCommands:
         """Ends leftover jobs of closed experiments on these platforms, or on all; as `Leftovers.end`. Also those of
         experiments that no list has, at the keepers in use."""
         noted = await self._shared.leftovers.end(platforms)
-        listed = {entry.id for entry in await self.entries()} | await self._supervisor.ids_at_work()
+
+        async def listed() -> Collection[str]:
+            return {entry.id for entry in await self.entries()} | await self._supervisor.ids_at_work()
+
         return [*noted, *await left_jobs.end_unknown(self._shared, listed, platforms)]
 
     async def find_left(self, submission: Submission, remove: Collection[str] | None) -> Sequence[LeftOnService]:

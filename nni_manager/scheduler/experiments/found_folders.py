@@ -39,6 +39,8 @@ class FoundFolders:
         #: Folders that were read and are not listed, or cannot be read: path → what their database was then.
         self._seen: dict[str, _Stamp | None] = {}
         self._looking = asyncio.Lock()
+        #: Paths of folders that the last look left for the next one.
+        self._undecided: frozenset[str] = frozenset()
 
     async def reconcile(self) -> None:
         """Compares the list with all folders, when the daemon starts. Raises StoreError."""
@@ -59,12 +61,19 @@ class FoundFolders:
             left = {str(folder.path) for _, folder in await self._index.read(index.leftovers)}
             at_rest = {path: stamp for path, stamp in new.items() if path not in left}
             found = await asyncio.to_thread(_read_all, at_rest)
-            self._seen |= at_rest
-            return await self._list(known, found)
+            is_changed = await self._list(known, found)
+            self._seen |= {path: stamp for path, stamp in at_rest.items() if path not in self._undecided}
+            return is_changed
 
     async def _list(self, known: Mapping[str, Entry], found: Sequence[Found]) -> bool:
         """Decides for each folder; originals come before copies of the same id."""
-        with_jobs = await self._ids_with_jobs() if any(_needs_jobs(known, one) for one in found) else frozenset()
+        waiting = [one for one in found if _needs_jobs(known, one)]
+        with_jobs = await self._ids_with_jobs() if waiting else frozenset()
+        self._undecided = frozenset[str]()
+        if with_jobs is None:  # they are looked at again
+            self._undecided = frozenset(str(one.entry.folder.path) for one in waiting)
+            found = [one for one in found if one not in waiting]
+            with_jobs = frozenset()
         entries: dict[str, Entry] = {}
         for one in sorted(found, key=lambda one: one.is_copy):
             id_, is_ours = one.entry.id, self._shared.owns(one.owner)
@@ -76,13 +85,15 @@ class FoundFolders:
             )
             if entry is not None:
                 entries[id_] = entry
-        listed = await self._index.write(lambda c: reconcile.put_found(c, [*entries.values()])) if entries else []
+        if not entries:
+            return False
+        listed = await self._index.write(lambda c: reconcile.put_found(c, [*entries.values()], known))
         for entry in listed:
             log.warning("the list and the folder of experiment %s differed: it is %s", entry.id, _told(entry))
         return bool(listed)
 
-    async def _ids_with_jobs(self) -> Collection[str]:
-        """Ids of the experiments whose jobs run at the keeper of this machine; none: it cannot be asked."""
+    async def _ids_with_jobs(self) -> Collection[str] | None:
+        """Ids of the experiments whose jobs run at the keeper of this machine; None: it does not answer."""
         if not await asyncio.to_thread((self._directory / "keeper").is_dir):
             return frozenset()
         try:
@@ -90,7 +101,7 @@ class FoundFolders:
                 return (await orphaned_jobs.running(self._shared.keeper)).keys()
         except (PlatformError, TimeoutError, OSError) as error:
             log.warning("which experiments have jobs here is not known, as the keeper does not answer: %s", error)
-            return frozenset()
+            return None
 
 
 def _told(entry: Entry) -> str:

@@ -4,7 +4,7 @@ restored from an older copy does not have, and those of experiments that no list
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,9 @@ from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
 
 log = logging.getLogger(__name__)
+
+#: The ids of all experiments, asked before each removal: one may be made meanwhile.
+Listed = Callable[[], Awaitable[Collection[str]]]
 
 
 async def note(shared: SharedParts, experiment: OpenExperiment, *, running: bool) -> None:
@@ -71,10 +74,10 @@ async def end_unrecorded(shared: SharedParts, experiment: OpenExperiment) -> Non
 
 
 async def end_unknown(
-    shared: SharedParts, listed: Collection[str], platforms: Collection[str]
+    shared: SharedParts, listed: Listed, platforms: Collection[str]
 ) -> list[tuple[LeftoverJobs, str]]:
-    """Ends the jobs of experiments not `listed`, on these platforms (empty: all), at the keeper of this machine
-    and those of other machines that are in use. Each with the reason why it could not be ended; empty: it was."""
+    """Ends the jobs of experiments not `listed` at that moment, on these platforms (empty: all), at the keeper of this
+    machine and those of other machines that are in use. Each with the reason why it was not ended; empty: it was."""
     ended: list[tuple[LeftoverJobs, str]] = []
     for platform, key, keeper in _keepers(shared):
         if not platforms or platform in platforms:
@@ -94,12 +97,12 @@ def _keepers(shared: SharedParts) -> list[tuple[str, str, Keeper]]:
 
 
 async def _end_at(
-    keeper: Keeper, platform: str, key: str, listed: Collection[str], ended: list[tuple[LeftoverJobs, str]]
+    keeper: Keeper, platform: str, key: str, listed: Listed, ended: list[tuple[LeftoverJobs, str]]
 ) -> None:
     """Adds what it ended to `ended`. Raises PlatformUnavailable."""
     found = await orphaned_jobs.running(keeper)
     for id_, names in found.items():
-        if id_ not in listed:
+        if id_ not in await listed():
             left = LeftoverJobs(
                 experiment_id=id_,
                 service=platform,

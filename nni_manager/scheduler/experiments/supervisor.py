@@ -16,6 +16,7 @@ from nni_manager.domain.errors import (
     NniManagerError,
     NotFound,
     StoreCorrupt,
+    StoreError,
     StoreGone,
     StoreUnavailable,
 )
@@ -31,6 +32,7 @@ from nni_manager.store.experiment import experiments
 from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
+from trial_runner.wire import shortage
 
 log = logging.getLogger(__name__)
 
@@ -179,9 +181,7 @@ class Supervisor:
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
         if experiment.unrecorded:
-            ending = self._group.create_task(left_jobs.end_unrecorded(self.shared, experiment))
-            self._settling.add(ending)
-            ending.add_done_callback(self._settling.discard)
+            self._keep(self._group.create_task(left_jobs.end_unrecorded(self.shared, experiment)))
         await asyncio.sleep(0)  # a task cancelled before its first step would not close the experiment
         await self.closed_ones.release(entry.id)
         self._tell()  # the index may have listed it as open before
@@ -243,9 +243,7 @@ class Supervisor:
     def settle_in_background(self, id: str) -> None:
         """Retries `settle` until the experiment is settled."""
         self.unsettled.add(id)
-        settling = self._group.create_task(self._settle_until_done(id), name=f"settling {id}")
-        self._settling.add(settling)
-        settling.add_done_callback(self._settling.discard)
+        self._keep(self._group.create_task(self._settle_until_done(id), name=f"settling {id}"))
 
     async def settle(self, id: str) -> None:
         """Opens an `unsettled` experiment just to stop it. Quiet for others. Raises as `open`."""
@@ -331,6 +329,9 @@ class Supervisor:
             self._note_not_opened(entry.id, code, str(error))
             return not (ends_by_itself or isinstance(error, NotFound))  # a missing file may be put back
         except Exception as error:
+            if shortage.is_shortage(error):
+                self._note_not_opened(entry.id, HoldCode.STORE_UNAVAILABLE, str(error))
+                return False
             log.exception("opening experiment %s failed", entry.id, extra={"action": "barrier"})
             sentence = f"{error!r}; this is a fault of ours, please report it"
             self._note_not_opened(entry.id, HoldCode.INTERNAL, sentence)
@@ -343,11 +344,24 @@ class Supervisor:
         self.not_opened[id] = hold
 
     async def _run(self, experiment: OpenExperiment) -> None:
-        if await self._is_gone_after(experiment):
-            async with self.turn(experiment.id):
-                entry = await self.index.read(lambda c: index.find(c, experiment.id))
-                if entry is not None and experiment.id in self.not_opened and not self._is_closing:
-                    self._begin_opening(entry)
+        if await self._is_gone_after(experiment) and not self._is_closing:
+            self._keep(self._group.create_task(self._open_again(experiment.id)))
+
+    async def _open_again(self, id: str) -> None:
+        """Begins to open an experiment whose database is gone; a task of its own, as a stop may wait for the former
+        one in its turn."""
+        async with self.turn(id):
+            try:
+                entry = await self.index.read(lambda c: index.find(c, id))
+            except StoreError as error:
+                return log.error("experiment %s is not opened again: %s", id, error)
+            if entry is not None and id in self.not_opened and not self._is_closing:
+                self._begin_opening(entry)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Has the task cancelled at the end of the daemon."""
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
 
     async def _is_gone_after(self, experiment: OpenExperiment) -> bool:
         """Runs the experiment; answers whether it was closed as its database is gone."""

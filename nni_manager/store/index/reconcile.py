@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -88,10 +89,17 @@ def _unreadable(known: Entry, found: Found, *, has_jobs: bool) -> Entry | None:
     return replace(known, note=found.entry.note) if known.note != found.entry.note else None
 
 
-def put_found(connection: sqlite3.Connection, entries: list[Entry]) -> list[Entry]:
-    """Lists the entries and returns them, without those that are being made or deleted meanwhile."""
+def put_found(connection: sqlite3.Connection, entries: list[Entry], known: Mapping[str, Entry]) -> list[Entry]:
+    """Lists the entries and returns them, without those that are being made or deleted meanwhile, and those that are
+    listed otherwise than `known`, by which they were decided."""
     left = {id_ for id_, _ in index.leftovers(connection)}
-    found = [entry for entry in entries if entry.id not in left and os.path.lexists(entry.folder.path)]
+    found = [
+        entry
+        for entry in entries
+        if entry.id not in left
+        and index.find(connection, entry.id) == known.get(entry.id)
+        and os.path.lexists(entry.folder.path)
+    ]
     for entry in found:
         index.put(connection, entry)
     return found

@@ -26,7 +26,7 @@ SUCCEEDED = {"state": protocol.ENDED, "exit_code": 0, "started_ms": 1, "ended_ms
 
 
 class ScriptedKeeper(Keeper):
-    """Answers `spawn` and `follow` from `jobs`; `meanwhile` is called between an answer and its arrival."""
+    """Answers `spawn` and `follow` from `jobs`, and has no files. `meanwhile`: called before an answer arrives."""
 
     def __init__(self) -> None:
         super().__init__(unreachable_keeper()._connect)
@@ -45,7 +45,13 @@ class ScriptedKeeper(Keeper):
 
     async def request(self, verb: str, **arguments: Any) -> Any:
         self.asked.append((verb, arguments))
-        answer = self._spawn(arguments["name"]) if verb == "spawn" else self._follow(arguments)
+        answers = {
+            "spawn": lambda: self._spawn(arguments["name"]),
+            "adopt": dict,
+            "files": lambda: {"files": []},
+            "read": lambda: {"data": ""},
+        }
+        answer = answers.get(verb, lambda: self._follow(arguments))()
         self.meanwhile()
         await asyncio.sleep(0)
         return answer

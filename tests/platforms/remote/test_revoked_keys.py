@@ -127,6 +127,37 @@ async def test_authority_with_revoked_certificates_vouches_for_no_host(machine: 
     assert (await _finding(machine)).severity is Severity.FINE
 
 
+@pytest.mark.parametrize("form", ["list", *_KRL])
+async def test_revoked_key_in_a_certificate_is_refused(machine: InProcessMachine, file: Path, form: str) -> None:
+    await _certify(machine)
+    if form == "list":
+        _list(file, machine.host_key)
+    else:
+        _make_krl(file, _KRL[form] + machine.host_key.export_public_key().decode())
+    _config(f"RevokedHostKeys {file}\n")
+    finding = await _finding(machine)
+    assert finding.severity is Severity.WRONG and machine.refused_logins == 0
+    _known(machine)
+    assert (await _finding(machine)).severity is Severity.WRONG
+
+
+async def test_file_of_the_machine_may_have_what_asyncssh_cannot_read(
+    machine: InProcessMachine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _list(file, machine.host_key)
+    (tmp_path / "more").mkdir()
+    odd = "Host *\n  ServerAliveInterval 1m\nMatch localnetwork 10.0.0.0/8\n  RevokedHostKeys /nowhere\nHost *\n"
+    _write(tmp_path / "ssh_config", f"{odd}Include more/*.conf\n".encode())
+    monkeypatch.setattr(known_hosts, "_CONFIG_OF_MACHINE", str(tmp_path / "ssh_config"))
+    _known(machine)
+    assert (await _finding(machine)).severity is Severity.FINE
+    _write(
+        tmp_path / "more" / "a.conf",
+        f'Host !127.* *\n RevokedHostKeys none\nHost 127.*\nRevokedHostKeys="{file}"\n'.encode(),
+    )
+    assert "is revoked" in (await _finding(machine)).sentence
+
+
 async def _certify(machine: InProcessMachine) -> asyncssh.SSHKey:
     """An authority that is trusted for the machine, and has certified its key."""
     authority = asyncssh.generate_private_key("ssh-ed25519")
@@ -150,4 +181,6 @@ def test_krl_with_all_kinds_of_sections_is_read(file: Path) -> None:
     _make_krl(file, rules, authority)
     revoked = RevokedKeys.read([str(file)])
     assert revoked.problem == "" and all(revoked.has(key) for key in keys)
-    assert revoked.distrusts(authority) and not revoked.distrusts(keys[0]) and not revoked.has(authority)
+    assert revoked.distrusts(authority) and not revoked.has(authority)
+    _make_krl(file, f"serial: 1-10\nid: gpubox\nkey: {texts[0]}\n", authority)
+    assert not RevokedKeys.read([str(file)]).distrusts(keys[0]), "of another authority"

@@ -1,6 +1,7 @@
 """The folder of an attempt: made and filled before its job starts, read on request; no path leads out of it."""
 
 import os
+import stat
 from contextlib import suppress
 from typing import Any, Callable, Dict
 
@@ -51,6 +52,33 @@ def open_output(folder: OpenFolder, name: str, undo: Undo) -> int:
     if os.fstat(descriptor).st_size == 0:
         undo.add(_quietly, os.unlink, folder.path, name)
     return descriptor
+
+
+def mark_begun(stdout: int, folder: OpenFolder, undo: Undo) -> None:
+    """Marks the folder of a job that is about to start, for a keeper that finds no state file of it.
+
+    The mark is the sticky bit of `stdout`, which means nothing for a file. `stdout`: its descriptor.
+    """
+    with suppress(OSError):  # a file system without modes
+        os.fchmod(stdout, stat.S_IMODE(os.fstat(stdout).st_mode) | stat.S_ISVTX)
+    undo.add(mark_forgotten, folder.path)
+
+
+def mark_forgotten(path: str) -> None:
+    """Removes the mark of `mark_begun`."""
+    file = os.path.join(path, protocol.STDOUT_FILE)
+    with suppress(OSError):
+        mode = os.lstat(file).st_mode
+        if stat.S_ISREG(mode) and mode & stat.S_ISVTX:
+            os.chmod(file, stat.S_IMODE(mode) & ~stat.S_ISVTX)
+
+
+def has_begun(path: str) -> bool:
+    """Whether a job was started in the folder, and not forgotten."""
+    with suppress(OSError):
+        mode = os.lstat(os.path.join(path, protocol.STDOUT_FILE)).st_mode
+        return stat.S_ISREG(mode) and bool(mode & stat.S_ISVTX)
+    return False
 
 
 def check_relative(name: str) -> str:

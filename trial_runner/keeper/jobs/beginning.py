@@ -82,6 +82,7 @@ class Spawn:
         """The pid, and when it was started."""
         attempt_folder.fill(folder, request.files, undo)
         with Descriptor(attempt_folder.open_output(folder, protocol.STDOUT_FILE, undo)) as stdout:
+            attempt_folder.mark_begun(stdout, folder, undo)
             with Descriptor(attempt_folder.open_output(folder, protocol.STDERR_FILE, undo)) as stderr:
                 return self._run(request, claim, Streams(self._null, stdout, stderr))
 
@@ -188,11 +189,19 @@ class Adoption:
         """The job of this name that was started before by a keeper whose files are gone; None: none was.
 
         Raises OSError, Refusal."""
-        output = os.path.join(request.attempt_directory, protocol.STDOUT_FILE)
-        if not os.path.lexists(output):
+        if not attempt_folder.has_begun(request.attempt_directory):
             return None
+        return self._take_over(request, process_tags.tag_of(request.name), spawn)
+
+    def running(self, request: SpawnRequest, spawn: Spawn) -> Optional[Job]:
+        """As `earlier`, for a job with processes alone."""
+        tag = process_tags.tag_of(request.name)
+        return self._take_over(request, tag, spawn) if tag else None
+
+    def _take_over(self, request: SpawnRequest, tag: str, spawn: Spawn) -> Optional[Job]:
+        """`tag`: of its processes; empty: it has none."""
         claim = spawn.claim_of(request)
-        claim = claim._replace(tag=process_tags.tag_of(claim.name) or claim.tag)
+        claim = claim._replace(tag=tag or claim.tag)
         spawn.claim(claim)
         self._log.write("{}: it was started before, by a keeper whose files are gone".format(claim.name))
         self._adopt(Record(claim, None, None), claim.boot_id, _FILES_GONE)

@@ -83,6 +83,13 @@ def spawn_request(message: Message) -> SpawnRequest:
     )
 
 
+def adoption(message: Message) -> SpawnRequest:
+    """As `spawn_request`, of a job that was started before: nothing of it is started again."""
+    return spawn_request(
+        dict(message, command="", environment={}, directory="/", files={}, **{"from": message.get("from")})
+    )
+
+
 def name(message: Message) -> str:
     value = text(message, "name")
     expected = "at most 200 of letters, digits, '_', '-' and '.', beginning with none of the last two"

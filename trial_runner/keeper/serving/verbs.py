@@ -52,6 +52,7 @@ class Verbs:
             "list": self._list,
             "spawn": self._spawn_job,
             "follow": self._follow_jobs,
+            "adopt": self._adopt,
             "signal": self._signal,
             "read": self._read,
             "files": lambda message: attempt_folder.names(requests.folder(message, "attempt_directory")),
@@ -130,6 +131,16 @@ class Verbs:
                 unknown.append(name)
         return {"jobs": jobs, "unknown": unknown}
 
+    def _adopt(self, message: Message) -> Dict[str, Any]:
+        """Takes over a running job of which the keeper has no record; answers its description, empty without one."""
+        request = requests.adoption(message)
+        if self._jobs.get(request.name) is None and self._adoption.running(request, self._spawn) is None:
+            return {}
+        job = self._jobs.get(request.name)
+        assert job is not None, "it is known, or was taken over just now"
+        self._follow.begin(job, request.offsets)
+        return job.describe()
+
     def _signal(self, message: Message) -> Dict[str, Any]:
         name = requests.name(message)
         job = self._jobs.get(name)
@@ -152,6 +163,7 @@ class Verbs:
             if job is None:
                 self.preparing.end(name)
             elif job.is_over:
+                attempt_folder.mark_forgotten(job.claim.present_directory)  # before its record goes
                 self._saving.forget(job)
                 self._follow.remove(job)
                 self._jobs.remove(job)
