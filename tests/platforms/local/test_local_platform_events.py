@@ -45,7 +45,7 @@ class ScriptedKeeper(Keeper):
 
     async def request(self, verb: str, **arguments: Any) -> Any:
         self.asked.append((verb, arguments))
-        answers = {
+        answers: dict[str, Callable[[], dict[str, Any]]] = {
             "spawn": lambda: self._spawn(arguments["name"]),
             "adopt": dict,
             "files": lambda: {"files": []},
