@@ -90,7 +90,7 @@ class _FileSettings(BaseModel):
         repr=False,
     )
     allow_local_users: bool | frozenset[int] = _setting(
-        "Ids of local users admitted while no token is set, in addition to your own user and root; true: all users.",
+        "Local users admitted while no token is set, in addition to your own user and root; true: all local users.",
         False,
         format="local-users",
     )
