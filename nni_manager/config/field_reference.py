@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -74,7 +74,7 @@ def _state(one: PlatformDescription) -> str:
 
 
 def _shared_storage() -> Iterator[str]:
-    yield "## sharedStorage\n"
+    yield f"## {_SHARED}\n"
     yield (
         "For `local`, `remote`, `openpai` and `aml`; see [Operations](operations.md#shared-storage). Other platforms"
         " have their own fields for storage.\n"
@@ -103,6 +103,8 @@ def _mapping(fields: Mapping[str, str], table: FirstFormat | None = None) -> str
 
 
 def _model(model: type[BaseModel], place: str) -> Iterator[str]:
+    if about := (model.__doc__ or "").partition("\n")[0] if place or model in KINDS else "":
+        yield f"`{place.removesuffix('.') or _SHARED}`: {about[0].lower()}{about[1:]}\n"
     rows = {name: _row(f"{place}{name}", field) for name, field in fields_of(model).items()}
     yield _table(_COLUMNS, (row for name, row in rows.items() if place or row != _COMMON.get(name)))
     for name, field in fields_of(model).items():
@@ -132,6 +134,8 @@ def _type(annotation: Any) -> str:
 def _word(part: Any) -> str:
     if get_origin(part) is not None and "Literal" in str(get_origin(part)):
         return " or ".join(f"`{one}`" for one in get_args(part))
+    if get_origin(part) is Annotated:
+        return _word(get_args(part)[0])
     if get_origin(part) in (list, dict):
         return "list" if get_origin(part) is list else "mapping"
     return _WORDS.get(getattr(part, "__name__", ""), "anything")
@@ -142,7 +146,7 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if default := _sentences(field)[1]:
         return default.replace("|", "\\|")
-    if field.default is None or field.default == []:
+    if field.default in (None, [], ""):
         return "none"
     return f"`{_spelled(field.default)}`"
 
@@ -166,6 +170,7 @@ def _sentences(field: FieldInfo) -> tuple[str, str]:
     return meaning, default.removesuffix(".") if found else ""
 
 
+_SHARED = "sharedStorage"
 _COLUMNS = ("Field", "Kind", "Default", "Meaning")
 #: The fields that every platform has: name → row.
 _COMMON = {name: _row(name, field) for name, field in fields_of(PlatformSection).items()}

@@ -104,7 +104,7 @@ class AzureStorage(Part):
 
 
 class PvcStorage(Part):
-    """A persistent volume claim of the cluster, which is mounted on the manager's machine, too."""
+    """A persistent volume claim of the cluster that is also mounted on the manager's machine."""
 
     storage_type: Literal["pvc"] = marked("Kind of storage: `pvc`.", other_names=_OTHER_NAMES)
     path: str = Field(min_length=1, description="Path of the volume on the manager's machine.")

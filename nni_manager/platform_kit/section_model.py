@@ -155,8 +155,8 @@ OptionalMode = Annotated[_Modes | None, BeforeValidator(_spelled)]
 def mode_field() -> Any:
     """The field `mode` of a section that runs containers."""
     return marked(
-        "Mode of the experiment's folder on the storage. `0700` suffices if containers run as the manager's user, or "
-        "as root without root squashing. Default: `0711`, for other users.",
+        "Mode of the experiment's folder on the storage. `0711` admits containers of other users. `0700` suffices if "
+        "they run as the manager's user, or as root without root squashing. Default: `0711`.",
         default=None,
     )
 

@@ -16,7 +16,7 @@ from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, TRIAL, FirstFo
 
 
 class PullSecret(Part):
-    """A secret of the cluster that holds the login of a registry."""
+    """A Secret of the cluster with the login of a registry."""
 
     name: Subdomain = Field(description="Name of the Secret in the namespace.")
 
@@ -30,7 +30,7 @@ class Nfs(Part):
 
 
 class Checkpoint(Part):
-    """The volume that a job keeps its checkpoints on."""
+    """The volume for a job's checkpoints."""
 
     storage_class: Subdomain = Field(description="Storage class of the volume.")
     storage_size: str = marked("Size of the volume as a Kubernetes quantity, such as `1Gi`.", format="quantity")

@@ -27,7 +27,7 @@ _NUMBERS = ("cpu", "memory", "gpu")
 
 
 class UserVpc(Part):
-    """The network of the user in which a job's containers run."""
+    """The VPC network in which a job's containers run."""
 
     vpc_id: str = Field(min_length=1, description="Id of the VPC.")
     security_group_id: str = Field(min_length=1, description="Id of the security group.")

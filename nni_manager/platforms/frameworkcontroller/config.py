@@ -26,9 +26,9 @@ from nni_manager.platform_kit.section_model import NAS_MODE, FirstFormat, Part, 
 class CompletionPolicy(Part):
     """The policy that decides when the attempt of a whole framework ends."""
 
-    min_failed_task_count: int = Field(description="Number of failed tasks that fails the job; -1: unlimited.")
+    min_failed_task_count: int = Field(description="Number of failed tasks that fails the job; -1: never.")
     min_succeed_task_count: int = marked(
-        "Number of succeeded tasks that completes the job; -1: unlimited.", other_names=("minSucceededTaskCount",)
+        "Number of succeeded tasks that completes the job; -1: never.", other_names=("minSucceededTaskCount",)
     )
 
 

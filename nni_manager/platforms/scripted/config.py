@@ -87,7 +87,7 @@ class Rule(Part):
 
 
 class Span(Part):
-    """A stretch of time, counted from the experiment's beginning."""
+    """An interval, counted from the start of the experiment."""
 
     after: float = _seconds("Start, in seconds after the start of the experiment.", 0.0)
     for_: float | None = Field(
