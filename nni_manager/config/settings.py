@@ -1,7 +1,7 @@
-"""The daemon's own settings: from the command line, else the environment, else the file, else the default.
+"""The daemon's settings, from the command line, else the environment, else the file, else the default.
 
-The file is ``<data directory>/settings.yml``; it need not exist. Its fields are matched whatever their case and
-underscores, as in an experiment's config.
+The file ``<data directory>/settings.yml`` is optional. Case and underscores of its fields are ignored, as in an
+experiment's config.
 """
 
 from __future__ import annotations
@@ -54,62 +54,70 @@ class _FileSettings(BaseModel):
         hide_input_in_errors=True,
     )
 
-    host: str = _setting("Address that the service listens on.", "127.0.0.1")
+    host: str = _setting("Address on which the service listens.", "127.0.0.1")
     port: int = _setting(
-        "TCP port of the service, and the first one for experiments without a service; 0: any free one.",
+        "TCP port of the service. Without a service: first port tried for an experiment's own page. 0: any free port.",
         DEFAULT_PORT,
         format="",
         ge=0,
         le=65535,
     )
     trial_host: str = _setting(  # all addresses: runners come from other machines, each with its attempt's token
-        "Address that the trial listener listens on.",
+        "Address on which the trial listener listens.",
         "0.0.0.0",  # noqa: S104 - as above
     )
-    trial_port: int = _setting("TCP port of the trial listener; 0: the service's + 1.", 0, format="", ge=0, le=65535)
+    trial_port: int = _setting(
+        "TCP port of the trial listener; 0: the service's port + 1.", 0, format="", ge=0, le=65535
+    )
     trial_tls_certificate: str = _setting(
-        "Certificate chain of the trial listener, PEM file; empty: no TLS. Relative paths start at the data directory.",
+        "PEM file with the trial listener's certificate chain, relative to the data directory; empty: no TLS.",
         "",
     )
-    trial_tls_key: str = _setting("Key of that certificate, PEM file.", "")
+    trial_tls_key: str = _setting("PEM file with the private key of that certificate.", "")
     trial_tls_authority: str = _setting(
-        "What runners trust beside their own machine's authorities, PEM file; empty: the certificate.", ""
+        "PEM file with authorities that runners trust in addition to their machine's; empty: the certificate.", ""
     )
     trial_url: str = _setting(
-        "Where runners reach the trial listener, when that is a proxy in front of it; empty: its own address.", ""
+        "Address of the proxy at which runners reach the trial listener; empty: the listener's own address.", ""
     )
-    token: str = _setting("Token that clients of the service must show; empty: none.", "", format="token", repr=False)
+    token: str = _setting(
+        "Token that clients of the service must send; empty: no token.", "", format="token", repr=False
+    )
     read_token: str = _setting(
-        "Token with which clients of the service may read and change nothing; empty: none.",
+        "Token that allows clients of the service to read only; empty: no such token.",
         "",
         format="token",
         repr=False,
     )
     allow_local_users: bool | frozenset[int] = _setting(
-        "Users of this machine, by id, that need no token where none is set, besides our own and root; True: all.",
+        "Local users admitted while no token is set, in addition to your own user and root; true: all local users.",
         False,
         format="local-users",
     )
     tuner_patience_s: float = _setting(
-        "Seconds after which a tuner's call is reported with its stack.", 60.0, format="interval"
+        "Time in seconds after which a call of the tuner that has not returned is reported with its stack.",
+        60.0,
+        format="interval",
     )
     safety_poll_s: float = _setting(
-        "Seconds between two looks at training services that sent no event.", 30.0, format="interval"
+        "Interval in seconds between checks of training services that sent no event.", 30.0, format="interval"
     )
     disk_warning_mib: int = _setting(
-        "Free space of a disk, in MiB, below which the manager warns that it is nearly full; 0: never.",
+        "Free disk space in MiB below which the manager warns; 0: no warning.",
         1024,
         format="",
         ge=0,
         le=2**40,
     )
-    log_level: LogLevel = _setting("How much is logged.", "info", format="")
+    log_level: LogLevel = _setting("Log level of the daemon.", "info", format="")
 
 
 class Settings(_FileSettings):
     """The settings of one daemon."""
 
-    data_dir: Path = Field(description="Index, lock, settings file and, by default, the experiments' folders.")
+    data_dir: Path = Field(
+        description="Folder of the index, lock, settings file and, by default, the experiments' folders."
+    )
 
 
 def variables() -> dict[str, str]:

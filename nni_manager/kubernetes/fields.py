@@ -74,7 +74,7 @@ class NfsStorage(Part):
     server: str = Field(min_length=1, description="Name or address of the NFS server.")
     path: str = Field(min_length=1, description="Folder that the server exports.")
     local_mount_point: str | None = marked(
-        "Where it is mounted on the manager's machine, if it is: results are then read there.",
+        "Path of the same storage on the manager's machine, if mounted; results are then read from it.",
         default=None,
         format="mount-point",
     )
@@ -88,27 +88,29 @@ class AzureStorage(Part):
     azure_account: str = _name(31, "Name of the storage account.", 3)
     azure_share: str = _name(63, "Name of the file share.", 3)
     key_vault_name: str = _name(127, "Name of the key vault.")
-    key_vault_key: str = _name(127, "Name of the vault's entry that holds the key; no secret.")
-    azure_account_key: str | None = secret("Key of the storage account, in place of the key vault's.", default=None)
+    key_vault_key: str = _name(127, "Name of the vault's entry with the account's key; not a secret.")
+    azure_account_key: str | None = secret(
+        "Key of the storage account, instead of the one in the key vault.", default=None
+    )
     local_mount_point: str | None = marked(
-        "Where it is mounted on the manager's machine, if it is: results are then read there.",
+        "Path of the same storage on the manager's machine, if mounted; results are then read from it.",
         default=None,
         format="mount-point",
     )
     mode: OptionalMode = mode_field()
     upload_retry_count: int | None = Field(
-        default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
+        default=None, ge=1, le=99_999, description="Maximum number of retries of an upload to the share."
     )
 
 
 class PvcStorage(Part):
-    """A persistent volume claim of the cluster, which is mounted on the manager's machine, too."""
+    """A persistent volume claim of the cluster that is also mounted on the manager's machine."""
 
     storage_type: Literal["pvc"] = marked("Kind of storage: `pvc`.", other_names=_OTHER_NAMES)
-    path: str = Field(min_length=1, description="Where the volume is mounted on the manager's machine.")
+    path: str = Field(min_length=1, description="Path of the volume on the manager's machine.")
     claim_name: Subdomain | None = Field(
         default=None,
-        description="Name of the claim. Default: the template's volumes are used as they are.",
+        description="Name of the claim. Default: the volumes of the template.",
     )
     mode: OptionalMode = mode_field()
 
@@ -122,42 +124,42 @@ class Replica(Part):
 
     command: str = marked("Shell command of the role.", opaque=True, min_length=1)
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
-    cpu_number: int = Field(gt=0, description="CPU cores.")
-    memory_size: int = marked("Memory; kept in MB of 1024 × 1024 bytes.", format="memory", gt=0)
-    gpu_number: int = Field(default=0, ge=0, description="GPUs.")
+    cpu_number: int = Field(gt=0, description="Number of CPU cores.")
+    memory_size: int = marked("Memory; stored in MB of 1024 × 1024 bytes.", format="memory", gt=0)
+    gpu_number: int = Field(default=0, ge=0, description="Number of GPUs.")
     code_directory: str | None = Field(
-        default=None, description="Accepted for NNI's sake; the code is `trialCodeDirectory`'s."
+        default=None, description="Accepted for compatibility and ignored; set `trialCodeDirectory`."
     )
     private_registry_auth_path: str | None = marked(
-        "A docker `config.json` with the login of a private registry.", default=None, format="file"
+        "Docker `config.json` with the login of a private registry.", default=None, format="file"
     )
 
 
 class KubernetesSection(PlatformSection):
-    """The fields of every Kubernetes platform beside NNI's."""
+    """The fields of every Kubernetes platform, in addition to NNI's."""
 
     namespace: Label = Field(default="default", description="Namespace of all objects.")
     kubeconfig: str | None = marked(
-        "How the cluster is reached. Default: `KUBECONFIG` of the daemon, `~/.kube/config`, or, in a pod, its account.",
+        "Kubeconfig of the cluster. Default: the daemon's `KUBECONFIG`, `~/.kube/config`, or, in a pod, its account.",
         default=None,
         format="file",
     )
     context: str | None = Field(
-        default=None, min_length=1, description="Context of the kubeconfig. Default: its current one."
+        default=None, min_length=1, description="Context of the kubeconfig. Default: its current context."
     )
     channel: Literal["push", "pull", "exec"] | None = Field(
         default=None,
-        description="How results come. `push`: pods reach this machine; `pull`: through storage that is mounted here, "
-        "too; `exec`: through the cluster's API, which needs neither. Default: `pull` where the storage has a "
-        "`localMountPoint`, else each pod finds out: `push` where it reaches us, `exec` where it does not.",
+        description="Transport of results. `push`: pods connect to this machine. `pull`: the manager reads mounted "
+        "storage. `exec`: the manager uses the cluster's API. Default: `pull` if the storage has a `localMountPoint`; "
+        "else `push` for pods that reach this machine, and `exec` for the others.",
     )
     pod_template: dict[str, Any] | None = marked(
-        "A pod template that is merged last into that of every role; entries of lists that have a name, by it.",
+        "Pod template that is merged last into the pods of every role. List entries are matched by `name`.",
         default=None,
         opaque=True,
     )
     gpu_resource_name: ResourceName | None = Field(
-        default=None, description="What the cluster calls a GPU. Default: `nvidia.com/gpu`."
+        default=None, description="Resource name of GPUs in the cluster. Default: `nvidia.com/gpu`."
     )
     priority_class_name: Subdomain | None = Field(default=None, description="Priority class of all pods.")
 

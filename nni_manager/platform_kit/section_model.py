@@ -11,7 +11,7 @@ the loader how to make its value so:
 * ``holds``: dotted keys that the YAML file must have
 * ``unless``: fields that leave this one out
 
-A platform's part of NNI's first config format is tables, `FirstFormat`, which each platform keeps beside its model. A
+A platform's part of NNI's first config format is tables, `FirstFormat`, which each platform keeps next to its model. A
 path is dotted; ``[]`` after a name stands for every entry of a list. On the left it starts at the top of the file, as
 in ``machineList[].ip``; on the right in the platform's section, or, with a `/` before it, at the top of the config.
 """
@@ -48,8 +48,8 @@ class PlatformSection(Part):
     platform: str
     name: str | None = Field(
         default=None,
-        description="What this training service is called: its platform, or that, a hyphen and a number, "
-        "`openpai-2`. Default: by its position.",
+        description="Name of this training service: its platform, optionally with a hyphen and a number, such as "
+        "`openpai-2`. Default: by position.",
     )
     trial_command: str | None = Field(
         default=None,
@@ -59,29 +59,31 @@ class PlatformSection(Part):
     )
     trial_code_directory: str | None = Field(
         default=None,
-        description="Folder that is packed and sent to every job. Default: the top level's.",
+        description="Folder that every job gets a copy of. Default: the top level's.",
         json_schema_extra={"format": "directory"},
     )
     # stands before fields of platforms with rules that depend on it
     trial_gpu_number: int | None = Field(
         default=None,
         ge=0,
-        description="GPUs of a trial. Not set: all GPUs visible, none reserved; 0: no GPU visible. "
-        "Default: the top level's.",
+        description="Number of GPUs of a trial. Not set: all GPUs are visible, and none is reserved. 0: no GPU is "
+        "visible. Default: the top level's.",
     )
     trial_concurrency: int | None = Field(
-        default=None, gt=0, description="How many trials may run here at a time, beside the top level's number for all."
+        default=None,
+        gt=0,
+        description="Maximum number of trials that run here at the same time, in addition to the top level's maximum.",
     )
     trial_python_version: str | None = Field(
         default=None,
-        description="The Python that trials need here as `python3`, major and minor version in quotes. Default: the top"
-        " level's.",
+        description="Python version that `python3` must have here, in quotes. Default: the top level's.",
         json_schema_extra={"format": "python-version"},
     )
     nni_manager_ip: str | None = Field(
-        default=None, description="How jobs reach this machine. Default: the top level's, else its own address."
+        default=None,
+        description="Address at which jobs reach this machine. Default: the top level's, or this machine's address.",
     )
-    debug: bool = Field(default=False, description="Log more, skip the version check. Default: the top level's.")
+    debug: bool = Field(default=False, description="Log more and skip the version check. Default: the top level's.")
 
     @classmethod
     def supplies_command(cls, values: Mapping[str, object]) -> bool:
@@ -89,7 +91,7 @@ class PlatformSection(Part):
         return False
 
     def faults(self, experiment: Json) -> Iterable[Remark]:
-        """Faults of the section beside the config, `experiment`: canonical, whole, other sections perhaps wrong."""
+        """Faults of the section in the config, `experiment`: canonical, whole, other sections perhaps wrong."""
         return ()
 
     def warnings(self, experiment: Json) -> Iterable[Remark]:
@@ -153,8 +155,8 @@ OptionalMode = Annotated[_Modes | None, BeforeValidator(_spelled)]
 def mode_field() -> Any:
     """The field `mode` of a section that runs containers."""
     return marked(
-        "Mode of the experiment's folder there. Default: `0711`, as containers have users of their own; `0700` where "
-        "theirs is the manager's, or root, and the server takes root for root.",
+        "Mode of the experiment's folder on the storage. `0711` admits containers of other users. `0700` suffices if "
+        "they run as the manager's user, or as root without root squashing. Default: `0711`.",
         default=None,
     )
 
@@ -184,7 +186,7 @@ class FirstFormat:
     dropped: Mapping[str, str] = field(default_factory=dict)
     #: Completes the section, after all fields are in it, and the top of the config.
     complete: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
-    #: Faults of a file beside those of the section: (path in the file, sentence).
+    #: Faults of a file in addition to those of the section: (path in the file, sentence).
     faults: Callable[[Mapping[str, Any]], Iterable[Remark]] = lambda _file: ()
     #: Paths in the section that NNI 3.0 does not know; it runs without them.
     ours: tuple[str, ...] = ()
@@ -231,7 +233,7 @@ def gpu_faults(
 def gpu_warnings(
     gpu_number: int | None, *, gpu_indices: Sequence[int] | None, use_active_gpu: bool | None, above: str = ""
 ) -> Iterator[Remark]:
-    """Remarks on GPU fields that do nothing and are no fault, since NNI runs files with them; see `gpu_faults`."""
+    """Remarks on GPU fields without effect. They are not faults, as NNI runs such files; see `gpu_faults`."""
     given = {"gpuIndices": gpu_indices, "useActiveGpu": use_active_gpu}
     if not gpu_number:
         idle = "changes nothing while trialGpuNumber is 0 or not set"

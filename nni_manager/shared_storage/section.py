@@ -16,23 +16,23 @@ class SharedStorage(Part):
     """The fields that both kinds of shared storage have."""
 
     local_mount_point: str = marked(
-        "Where it is on the manager's machine, for it and for trials of `local`; outside the code directory.",
+        "Mount point on the manager's machine, for the manager and trials of `local`; outside the code directory.",
         format="mount-point",
     )
     remote_mount_point: str = Field(
         min_length=1,
-        description="Where it is on machines of `remote`, absolute or below the home folder; and in jobs of `aml` and "
-        "`openpai`.",
+        description="Mount point on machines of `remote` (absolute, or relative to the home folder) and in jobs of "
+        "`aml` and `openpai`.",
     )
     local_mounted: Mounted = Field(
-        description="What mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does); "
-        "`nomount` is refused, as by NNI."
+        description="How it is mounted on the manager's machine: `usermount` (you mounted it) or `nnimount` (the "
+        "manager mounts it). `nomount` is refused, as in NNI."
     )
 
     mode: Mode = Field(
         default="0700",
-        description="Mode of the experiment's folder there: `0711` lets trials in that run as another user than the "
-        "manager, as in containers; `0710` those of your group. In jobs of `aml` and `openpai`: `0711` at least.",
+        description="Mode of the experiment's folder on the storage. `0711` admits trials of other users, such as in "
+        "containers; `0710` those of your group. Jobs of `aml` and `openpai` get at least `0711`.",
     )
 
     @field_validator("local_mounted")

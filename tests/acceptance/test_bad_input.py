@@ -48,7 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         ({"trialConcurency": 3}, "trialConcurency", "unknown field; did you mean trialConcurrency?"),
         ({"maxTrialNumber": "many"}, "maxTrialNumber", "must be a whole number"),
         ({"trialConcurrency": -2}, "trialConcurrency", "must be from 1 to 100000, not -2"),
-        ({"trialConcurrency": None}, "trialConcurrency", "say how many trials may run at a time"),
+        ({"trialConcurrency": None}, "trialConcurrency", "set the number of trials that run at the same time"),
         ({"trialCodeDirectory": "nowhere"}, "trialCodeDirectory", "there is no folder"),
         (
             {"searchSpace": {"x": {"_type": "unifrom", "_value": [0, 1]}}},

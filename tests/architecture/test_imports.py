@@ -38,11 +38,11 @@ def test_every_layer_of_the_contract_exists() -> None:
 
 
 @pytest.mark.unit
-def test_every_package_is_in_the_reading_order_and_in_the_readme() -> None:
+def test_every_package_is_in_the_reading_order_and_on_the_page() -> None:
     packages = {path.name for path in (ROOT / "nni_manager").iterdir() if _is_package(path)}
     order = (ast.get_docstring(ast.parse((ROOT / "nni_manager" / "__init__.py").read_text())) or "").split("\n\n")
     (read,) = [part for part in order if part.startswith("Read in this order")]
-    table = (ROOT / "README.md").read_text().partition("| Folder |")[2].partition("\n\n")[0]
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("| Folder |")[2].partition("\n\n")[0]
     rows = " ".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)).replace("nni_manager/", "")
     assert [sorted(packages - set(re.findall(r"`(\w+)`", text))) for text in (read, rows)] == [[], []]
 

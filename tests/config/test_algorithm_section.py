@@ -118,7 +118,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "'serial'",
     ),
     ("advisor", {"name": "Hyperband", "classArgs": {"R": 0}}, "classArgs.R", "must be at least 1"),
-    ("tuner", {"name": "Medianstop"}, "name", "there is no tuner 'Medianstop', it belongs to assessor: "),
+    ("tuner", {"name": "Medianstop"}, "name", "there is no tuner 'Medianstop': it is an algorithm of assessor. "),
     ("tuner", {"name": 5}, "name", "must be text"),
     ("tuner", {"nane": "TPE", "name": "TPE"}, "nane", "did you mean name?"),
     ("tuner", {"name": "TPE", "classArgs": []}, "classArgs", "must be a mapping"),
@@ -166,12 +166,17 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"className": "a.B", "codeDirectory": "/\0"}, "codeDirectory", "holds a NUL character"),
     ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
     ("assessor", {"name": "Curvefit"}, "name", "there is no assessor 'Curvefit'; did you mean Curvefitting?"),
-    ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE', it belongs to tuner: write tuner: {name: TPE}"),
+    (
+        "assessor",
+        {"name": "TPE"},
+        "name",
+        "there is no assessor 'TPE': it is an algorithm of tuner. Write tuner: {name: TPE}",
+    ),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": 1.5}}, "classArgs.start_step", "a whole number"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": True}}, "classArgs.start_step", "a whole number"),
     ("assessor", {"name": "Medianstop", "classArgs": {"optimize_mode": "max"}}, "classArgs.optimize_mode", "maximize"),
-    ("advisor", {"name": "Medianstop"}, "name", "it belongs to assessor"),
+    ("advisor", {"name": "Medianstop"}, "name", "it is an algorithm of assessor"),
 ]
 
 

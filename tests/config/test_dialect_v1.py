@@ -178,7 +178,7 @@ OTHERS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"tuner": {"builtinTunerName": "Hyperband", "classArgs": {"R": 9}}},
         "tuner.classArgs",
-        "NNI takes no arguments of Hyperband without optimize_mode; add it",
+        "requires optimize_mode with Hyperband in NNI's first format; add it",
     ),
     ({"localConfig": {"gpuIndices": []}}, "localConfig.gpuIndices", "must name at least one GPU"),
     ({"localConfig": {"maxTrialNumberPerGpu": 2}}, "localConfig.maxTrialNumberPerGpu", "write maxTrialNumPerGpu"),

@@ -27,7 +27,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "locla"}, "platform", "did you mean local?"),
     ({"platform": "paiYrn"}, "platform", "did you mean paiYarn?"),
     ({"platform": "kubflow"}, "platform", "did you mean kubeflow?"),
-    ({"platform": "hybrid"}, "platform", "several platforms are a list"),
+    ({"platform": "hybrid"}, "platform", "'hybrid' is not a platform"),
     ({"platform": "moonbase"}, "platform", "there is no platform 'moonbase'; Known: adl, aml"),
     ({"platform": "local", "useActiveGpu": "yes"}, "useActiveGpu", "must be true or false"),
     ({"platform": "local", "useActivGpu": True}, "useActivGpu", "did you mean useActiveGpu?"),

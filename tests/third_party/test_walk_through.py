@@ -1,4 +1,4 @@
-"""What CONTRIBUTING shows of a new platform stands in the third party's package, line for line."""
+"""The code on the page about adding a platform is in the third party's package, line for line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _BLOCK = re.compile(r"^ *```(?:python|toml)\n *# (\S+)\n(.*?)^ *```$", re.MULTIL
 
 
 def test_every_block_is_in_the_file_that_it_names() -> None:
-    text = (_HERE.parents[1] / "CONTRIBUTING.md").read_text()
-    section = text[text.index("## A new platform") : text.index("## A change of the schema")]
-    blocks = _BLOCK.findall(section)
-    assert len(blocks) == section.count("```") // 2 == 7
+    text = (_HERE.parents[1] / "docs" / "contributing" / "platform.md").read_text()
+    blocks = _BLOCK.findall(text)
+    assert len(blocks) == text.count("```") // 2 == 7
     for name, block in blocks:
         assert _plain(block) in _plain((_HERE / name).read_text()), name
 

@@ -63,7 +63,7 @@ STRICTER = {
     r"must match \^": "NNI's second loader leaves it to Azure; its first schema looks at a part of the name",
     r"must be of lower case letters, digits and hyphens": "NNI finds out from the cluster",
     r"as another role is, too": "NNI's manager finds out, when a trial is submitted",
-    r"is how NNI's other|placeholder": "NNI takes it as a name",
+    r"is the name in NNI's other|placeholder": "NNI takes it as a name",
     r"^trainingService\.storage\.\w+: is required": "NNI's manager finds out, when the experiment runs",
     r"apiVersion: must be 'v1alpha2'": "NNI's manager finds out, when the experiment runs",
     r"is an empty list|list at least one platform": "NNI's manager finds out, when the experiment runs",

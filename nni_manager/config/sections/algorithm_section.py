@@ -72,7 +72,7 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
         and arguments.get("optimize_mode") is None
         and must_say(name)
     ):
-        section.refuse("classArgs", f"NNI takes no arguments of {name} without optimize_mode; add it")
+        section.refuse("classArgs", f"requires optimize_mode with {name} in NNI's first format; add it")
     if family.look_up(name) is None and (other := _other_class(name, family, arguments or {}, section, source)):
         return _present(**other)
     if arguments and (known := family.look_up(name)) is not None:
@@ -143,7 +143,7 @@ def _unknown(name: str, family: Catalogue) -> str:
     other = ASSESSORS if family is TUNERS else TUNERS
     if (found := other.look_up(name)) is not None:
         its_place = f"{other.kind}: {{name: {found.name}}}"
-        return f"there is no {family.kind} '{name}', it belongs to {other.kind}: write {its_place}; {instead}"
+        return f"there is no {family.kind} '{name}': it is an algorithm of {other.kind}. Write {its_place}; {instead}"
     guess = nearest(name, offered)
     return f"there is no {family.kind} '{name}'; {f'did you mean {guess}?' if guess else instead}"
 
@@ -198,7 +198,7 @@ def _direction(raw: object) -> str:
 
 
 def judge_algorithms(top: Section, fields: Mapping[str, Any], source: Source) -> None:
-    """Notes a tuner that cannot go with the objectives, or not without, and an assessor beside objectives."""
+    """Notes a tuner that needs objectives or does not support them, and an assessor together with objectives."""
     if source.stored:
         return
     place = "advisor" if top.has("advisor") else "tuner"
@@ -211,16 +211,16 @@ def judge_algorithms(top: Section, fields: Mapping[str, Any], source: Source) ->
     if tuner:
         _judge_tuner(place, tuner, known, source)
     if top.has("assessor"):
-        top.refuse("assessor", "judges trials by one number, and objectives is given too; remove this field")
+        top.refuse("assessor", "judges one number, but objectives is set; remove this field")
 
 
 def _judge_tuner(place: str, tuner: Mapping[str, Any], known: Algorithm | None, source: Source) -> None:
     if "className" in tuner or (known is not None and not known.with_objectives):
         name = tuner.get("name") or tuner["className"]
         choice = ", ".join(one.name for one in TUNERS.built_in if one.with_objectives)
-        source.refuse((place,), f"{name} goes by one number, and objectives is given too; use one of {choice}")
+        source.refuse((place,), f"{name} optimizes one number, but objectives is set; use one of {choice}")
     elif "optimize_mode" in (tuner.get("classArgs") or {}):
-        source.refuse((place, "classArgs", "optimize_mode"), "objectives says the directions; remove this argument")
+        source.refuse((place, "classArgs", "optimize_mode"), "objectives sets the directions; remove this argument")
 
 
 @functools.cache
@@ -248,7 +248,7 @@ def _model(name: str, made: Any, others: Mapping[str, Any]) -> type[BaseModel]:
 
 
 def _default(parameter: inspect.Parameter) -> object:
-    """None for what is required, which `check_arguments` says in words of its own."""
+    """The default; None for required arguments, for which `check_arguments` has its own message."""
     return None if parameter.default is inspect.Parameter.empty else parameter.default
 
 

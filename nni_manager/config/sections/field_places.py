@@ -22,7 +22,7 @@ _OF_ALGORITHM = ("className", "codeDirectory", "classArgs")
 _ARGUMENTS = ("optimize_mode",)
 _SERVICE, _STORAGE = "trainingService", "sharedStorage"
 
-#: Name of a field, path of its section, the same in words.
+#: Name of a field, path of its section, and the path as text.
 Place = tuple[str, str, str]
 
 

@@ -68,7 +68,7 @@ def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> obje
 def locate(place: Path, model: type[BaseModel]) -> tuple[Path, FieldInfo | None]:
     """A place as pydantic names it → the path as users write it, and the field there.
 
-    The path has aliases in place of attributes, and no kinds. None: the place is no field.
+    The path has aliases in place of attributes, and no kinds. None: the place is not a field.
     """
     path: list[str | int] = []
     models, field = [model], None

@@ -59,7 +59,7 @@ def read_choice(
 ) -> tuple[type[BaseModel], Settings] | None:
     """The one of `models` that a mapping names, and its settings as by `read_model`.
 
-    None when the mapping names none of them, which is then noted in `source`.
+    None if the mapping names no model of the list; that is noted in `source`.
     """
     model = _choose(raw, models, path, source)
     return None if model is None else (model, read_model(raw, model, path, name, source))

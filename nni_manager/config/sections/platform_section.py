@@ -115,7 +115,7 @@ def _read_all(items: Mapping[Path, object], shared: Settings, source: Source) ->
 
 
 def _own_name(raw: object, platform: str, path: Path, source: Source) -> str:
-    """The service's name in the section; empty: none, or a refused one."""
+    """The service's name in the section; empty if it is not set, or refused."""
     assert isinstance(raw, dict)
     given = next((value for key, value in raw.items() if fold(key) == NAME), None)
     if given is None or (
@@ -130,7 +130,7 @@ def _refuse_namesakes(names: list[str], paths: list[Path], source: Source) -> No
     counts = Counter(names)
     for name, path in zip(names, paths, strict=True):
         if counts[name] > 1:
-            source.refuse((*path, NAME), f"is {name}, as of another section; give each a name of its own, or none any")
+            source.refuse((*path, NAME), f"is {name}, as in another section; use different names, or remove them")
 
 
 def _read_platform(
@@ -168,7 +168,7 @@ def _platform_name(raw: object) -> str:
         raise ValueError(f"is required and not set; add one of: {', '.join(registry.names())}")
     name = scalars.text(raw)
     if name.casefold() == "hybrid":
-        raise ValueError("is none by itself; several platforms are a list, trainingService: [{platform: …}, …]")
+        raise ValueError("'hybrid' is not a platform. Write a list: trainingService: [{platform: …}, …]")
     return name
 
 

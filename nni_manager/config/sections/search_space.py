@@ -30,7 +30,9 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     """The search space of a config; None when there is none that can be used, which is then noted in `source`."""
     if _is_in_file(top, source):
         if top.has("searchSpace"):
-            source.warn(("searchSpace",), "NO_EFFECT", "has no effect beside searchSpaceFile; remove one of the two")
+            source.warn(
+                ("searchSpace",), "NO_EFFECT", "is ignored because searchSpaceFile is set; remove one of the two"
+            )
         path = top.take("searchSpaceFile", lambda raw: _existing_file(raw, source))
         return _from_file(path, source) if path else None
     if not top.has("searchSpace"):
@@ -39,7 +41,7 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
 
 
 def _is_in_file(top: Section, source: Source) -> bool:
-    """Whether the file is what counts. NNI stores what it read from the file beside its name."""
+    """Whether the file is used. NNI stores the content of the file next to its name."""
     return top.has("searchSpaceFile") and not (source.stored and top.has("searchSpace"))
 
 

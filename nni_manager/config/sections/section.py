@@ -89,7 +89,7 @@ class Section:
     def _refuse_unknown(self, key: str, value: object) -> None:
         if (here := self._foreign_names.get(fold(key))) is not None:
             self._expect_no_more(here)
-            return self._source.refuse((*self.path, key), f"is how NNI's other config format calls it; write {here}")
+            return self._source.refuse((*self.path, key), f"is the name in NNI's other config format; write {here}")
 
         if where := _place_of(key, value, self.path, self._source):
             return self._source.refuse((*self.path, key), f"is not known here; it belongs {where}")

@@ -16,9 +16,9 @@ from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, TRIAL, FirstFo
 
 
 class PullSecret(Part):
-    """A secret of the cluster that holds the login of a registry."""
+    """A Secret of the cluster with the login of a registry."""
 
-    name: Subdomain = Field(description="Its name in the namespace.")
+    name: Subdomain = Field(description="Name of the Secret in the namespace.")
 
 
 class Nfs(Part):
@@ -26,14 +26,14 @@ class Nfs(Part):
 
     server: str = Field(min_length=1, description="Name or address of the NFS server.")
     path: str = Field(min_length=1, description="Folder that the server exports.")
-    container_mount_path: str = marked("Where it is in the container.", format="absolute")
+    container_mount_path: str = marked("Path of the folder in the container.", format="absolute")
 
 
 class Checkpoint(Part):
-    """The volume that a job keeps its checkpoints on."""
+    """The volume for a job's checkpoints."""
 
     storage_class: Subdomain = Field(description="Storage class of the volume.")
-    storage_size: str = marked("Its size, a quantity of Kubernetes such as `1Gi`.", format="quantity")
+    storage_size: str = marked("Size of the volume as a Kubernetes quantity, such as `1Gi`.", format="quantity")
 
 
 class AdlConfig(KubernetesSection):
@@ -41,19 +41,19 @@ class AdlConfig(KubernetesSection):
 
     platform: Literal["adl"] = Field(default="adl", description="Always `adl`.")
     trial_code_directory: str | None = marked(
-        "Folder of the code in the image; nothing is sent there. Not set: the top level's folder is sent.",
+        "Folder of the code in the image; nothing is copied there. Default: a copy of the top level's.",
         default=None,
         format="elsewhere",
     )
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
-    adaptive: bool = Field(default=False, description="Whether the cluster may change a job's number of replicas.")
-    trial_cpu_number: int = Field(default=1, gt=0, description="CPU cores of a trial.")
+    adaptive: bool = Field(default=False, description="Let the cluster change the number of replicas of a job.")
+    trial_cpu_number: int = Field(default=1, gt=0, description="Number of CPU cores of a trial.")
     trial_memory_size: str = marked(
-        "Memory of a trial, a quantity of Kubernetes such as `8Gi`.", default="1Gi", format="quantity"
+        "Memory of a trial as a Kubernetes quantity, such as `8Gi`.", default="1Gi", format="quantity"
     )
     image_pull_secrets: list[PullSecret] | None = Field(default=None, description="Logins of private registries.")
-    nfs: Nfs | None = Field(default=None, description="A folder that every container mounts.")
-    checkpoint: Checkpoint | None = Field(default=None, description="The volume of checkpoints.")
+    nfs: Nfs | None = Field(default=None, description="NFS folder that every container mounts.")
+    checkpoint: Checkpoint | None = Field(default=None, description="Volume for checkpoints.")
 
     @property
     def secret_names(self) -> list[str]:

@@ -20,31 +20,35 @@ class AmlConfig(PlatformSection):
     workspace_name: str = Field(min_length=1, description="Name of the workspace.")
     compute_target: str = Field(min_length=1, description="Name of the compute cluster.")
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
-    max_trial_number_per_gpu: int = Field(default=1, gt=0, description="How many trials may share a GPU at a time.")
-    use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")
+    max_trial_number_per_gpu: int = Field(default=1, gt=0, description="Maximum number of trials that share a GPU.")
+    use_active_gpu: bool = Field(default=False, description="Use GPUs that other processes use.")
     job_timeout: int | None = marked(
-        "Minutes after which Azure ML ends a job; none: it never does.", default=None, format="whole-number", gt=0
+        "Time after which Azure ML ends a job, in minutes. Default: unlimited.",
+        default=None,
+        format="whole-number",
+        gt=0,
     )
     identity: Literal["UserIdentity", "Managed", "AMLToken"] | None = Field(
         default=None,
-        description="The identity by which a job reaches the workspace's datastores: `UserIdentity` (the submitter's), "
-        "`Managed` (the cluster), `AMLToken`. Needed where datastores take identities alone. Default: none is named.",
+        description="Identity with which a job accesses the workspace's datastores: `UserIdentity` (the submitter's), "
+        "`Managed` (the cluster's) or `AMLToken`. Set it if datastores require an identity. Default: not sent.",
     )
     endpoint: str | None = Field(
         default=None,
         pattern=r"^https?://[^/]+$",
-        description="Azure Resource Manager; `https://management.usgovcloudapi.net` or "
+        description="Address of Azure Resource Manager: `https://management.usgovcloudapi.net` or "
         "`https://management.chinacloudapi.cn` for sovereign clouds. Default: the public cloud's.",
     )
     authority: str | None = Field(
         default=None,
         min_length=1,
-        description="Host that gives tokens, such as `login.microsoftonline.us`. Default: the public cloud's.",
+        description="Host that issues tokens, such as `login.microsoftonline.us`. Default: the public cloud's.",
     )
     storage_endpoint: str | None = Field(
         default=None,
         pattern=r"^https?://[^/]+",
-        description="Blob service of the workspace's storage account, for private addresses. Default: the account's.",
+        description="Address of the blob service of the workspace's storage account, if private. Default: the "
+        "account's.",
     )
 
     @property

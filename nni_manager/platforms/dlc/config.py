@@ -27,16 +27,16 @@ _NUMBERS = ("cpu", "memory", "gpu")
 
 
 class UserVpc(Part):
-    """The network of the user's that containers of a job are in."""
+    """The VPC network in which a job's containers run."""
 
     vpc_id: str = Field(min_length=1, description="Id of the VPC.")
     security_group_id: str = Field(min_length=1, description="Id of the security group.")
     switch_id: str | None = Field(default=None, min_length=1, description="Id of the vSwitch. Default: PAI chooses.")
     extended_cidrs: list[str] | None = Field(
-        default=None, description="Address ranges that are reached through the vSwitch, beside its own."
+        default=None, description="Further address ranges that are reached through the vSwitch, in addition to its own."
     )
     default_route: str | None = Field(
-        default=None, min_length=1, description="Gateway that other traffic takes, as PAI names it. Default: PAI's."
+        default=None, min_length=1, description="Gateway of other traffic, by its name in PAI. Default: PAI's."
     )
 
 
@@ -47,13 +47,13 @@ class DlcConfig(PlatformSection):
     type: str = Field(default="Worker", min_length=1, description="Type of the job's role.")
     image: str = Field(min_length=1, description="Image of the container.")
     job_type: Literal["TFJob", "PyTorchJob"] = Field(default="TFJob", description="Kind of job.")
-    pod_count: int = marked("How many containers a job has.", format="whole-number", gt=0)
+    pod_count: int = marked("Number of containers of a job.", format="whole-number", gt=0)
     ecs_spec: str = Field(
         min_length=1,
         description="Instance type such as `ecs.c6.large`; or, for a dedicated resource group, text such as "
         "`{'resource_id': 'rg1', 'cpu': 4, 'memory': 16, 'gpu': 1, 'gputype': '', 'shared_memory': ''}`.",
     )
-    region: str = Field(min_length=1, description="Region of the account; `share`: the shared endpoint.")
+    region: str = Field(min_length=1, description="Region of the account, or `share` for the shared endpoint.")
     endpoint: str | None = Field(
         default=None,
         min_length=1,
@@ -61,20 +61,24 @@ class DlcConfig(PlatformSection):
         "Default: the region's.",
     )
     workspace_id: str | None = marked(
-        "Id of the workspace; the text `None` counts as not set. Default: the account's.", default=None, format="text"
+        "Id of the workspace; the text `None` means not set. Default: the account's.", default=None, format="text"
     )
-    nas_data_source_id: str = Field(min_length=1, description="Data source of the NAS that manager and jobs share.")
-    oss_data_source_id: str | None = Field(default=None, min_length=1, description="Data source of an OSS bucket.")
+    nas_data_source_id: str = Field(
+        min_length=1, description="Id of the data source of the NAS that manager and jobs share."
+    )
+    oss_data_source_id: str | None = Field(
+        default=None, min_length=1, description="Id of the data source of an OSS bucket."
+    )
     user_vpc: UserVpc | None = Field(
-        default=None, description="Network that the containers of a job are in. Default: PAI's own."
+        default=None, description="Network in which a job's containers run. Default: PAI's own."
     )
     access_key_id: str = secret("Id of the access key.")
-    access_key_secret: str = secret("The access key itself.")
+    access_key_secret: str = secret("Secret of the access key.")
     local_storage_mount_point: str = marked(
-        "Where the NAS is mounted on the manager's machine.", default="/home/admin/workspace/", format="elsewhere"
+        "Mount point of the NAS on the manager's machine.", default="/home/admin/workspace/", format="elsewhere"
     )
     container_storage_mount_point: str = marked(
-        "Where the NAS is in the container.", default="/root/data/", format="absolute"
+        "Mount point of the NAS in the container.", default="/root/data/", format="absolute"
     )
     storage_mode: OptionalMode = mode_field()
 
@@ -111,7 +115,7 @@ def _resource(spec: str) -> Any:
 def _check_resource(resource: Any) -> None:
     known = ", ".join(_RESOURCE_FIELDS)
     if not isinstance(resource, dict):
-        raise ValueError(f"begins with {{ and is no mapping; write {{'resource_id': …}} with {known}")
+        raise ValueError(f"begins with {{, but is not a mapping; write {{'resource_id': …}} with {known}")
     for name in resource:
         if name not in _RESOURCE_FIELDS:
             raise ValueError(f"has no place for {name!r}; known here: {known}")

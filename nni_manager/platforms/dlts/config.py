@@ -26,25 +26,29 @@ class DltsConfig(PlatformSection):
     """The fields of ``trainingService: {platform: dlts, …}``."""
 
     platform: Literal["dlts"] = Field(default="dlts", description="Always `dlts`.")
-    dashboard: str = Field(description="Address of the dashboard, with a `/` at its end.")
+    dashboard: str = Field(description="Address of the dashboard; it ends in `/`.")
     cluster: str = Field(default=".default", min_length=1, description="Name of the cluster.")
     team: str | None = Field(
-        default=None, min_length=1, description="Team. Default: `DLWS_VC_NAME` of the manager's environment."
+        default=None,
+        min_length=1,
+        description="Name of the team. Default: `DLWS_VC_NAME` of the manager's environment.",
     )
     email: str | None = Field(
-        default=None, min_length=1, description="Account. Default: `DLWS_USER_EMAIL` of the manager's environment."
+        default=None,
+        min_length=1,
+        description="Email of the account. Default: `DLWS_USER_EMAIL` of the manager's environment.",
     )
     password: str | None = secret(
         "Token of the account. Default: `DLTS_JOB_TOKEN` of the manager's environment.", default=None
     )
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
     local_storage_mount_point: str | None = marked(
-        "Folder on the manager's machine that jobs have, too, elsewhere. Default: the experiment's folder, at the same "
-        "path in both.",
+        "Folder on the manager's machine that jobs mount at another path. Default: the experiment's folder, at the "
+        "same path in jobs.",
         default=None,
         format="manager-directory",
     )
-    container_storage_mount_point: str | None = marked("Where jobs have that folder.", default=None, format="absolute")
+    container_storage_mount_point: str | None = marked("Path of that folder in jobs.", default=None, format="absolute")
     storage_mode: OptionalMode = mode_field()
 
     @field_validator("dashboard")

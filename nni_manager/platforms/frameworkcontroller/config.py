@@ -24,11 +24,11 @@ from nni_manager.platform_kit.section_model import NAS_MODE, FirstFormat, Part, 
 
 
 class CompletionPolicy(Part):
-    """The policy that says when the attempt of a whole framework is over."""
+    """The policy that decides when the attempt of a whole framework ends."""
 
-    min_failed_task_count: int = Field(description="So many failed tasks fail it; -1: none does.")
+    min_failed_task_count: int = Field(description="Number of failed tasks that fails the job; -1: never.")
     min_succeed_task_count: int = marked(
-        "So many succeeded tasks let it succeed; -1: none does.", other_names=("minSucceededTaskCount",)
+        "Number of succeeded tasks that completes the job; -1: never.", other_names=("minSucceededTaskCount",)
     )
 
 
@@ -38,10 +38,10 @@ class TaskRole(Replica):
     name: str = Field(
         min_length=1,
         max_length=32,
-        description="Its name, of which there is only one; Frameworks keep its lower case letters and digits.",
+        description="Unique name of the role. Frameworks keep its lower case letters and digits only.",
     )
-    task_number: int = Field(gt=0, description="How many containers.")
-    framework_attempt_completion_policy: CompletionPolicy = Field(description="When the whole is over.")
+    task_number: int = Field(gt=0, description="Number of containers.")
+    framework_attempt_completion_policy: CompletionPolicy = Field(description="When the job ends.")
 
 
 def legal_role_name(name: str) -> str:
@@ -56,26 +56,26 @@ class FrameworkcontrollerConfig(KubernetesSection):
         default="frameworkcontroller", description="Always `frameworkcontroller`."
     )
     storage: AnyStorage | None = Field(
-        default=None, description="What containers, and perhaps the manager, share. Default: nothing outlives a pod."
+        default=None, description="Storage that containers, and optionally the manager, mount. Default: none."
     )
     service_account_name: Subdomain | None = Field(
-        default=None, description="Service account that the barrier of a framework runs as."
+        default=None, description="Service account of the framework's barrier."
     )
     task_roles: list[TaskRole] | None = Field(
-        default=None, min_length=1, description="The roles; required without a template."
+        default=None, min_length=1, description="Roles of the job; required without `configPath`."
     )
     config_path: str | None = marked(
-        "A template of the Framework object, which supplies roles, images and commands.",
+        "Template of the Framework object, with roles, images and commands.",
         default=None,
         format="file",
         holds=("metadata.name", "spec.taskRoles"),
     )
-    reuse_mode: bool = Field(default=True, description="Whether one framework runs many trials.")
+    reuse_mode: bool = Field(default=True, description="Let one framework run many trials.")
     api_version: str | None = Field(
-        default=None, min_length=1, description="Version of the Framework object. Default: what the cluster has."
+        default=None, min_length=1, description="Version of the Framework object. Default: the cluster's."
     )
     max_trial_number_per_gpu: int | None = Field(
-        default=None, gt=0, description="How many trials may share a GPU at a time."
+        default=None, gt=0, description="Maximum number of trials that share a GPU."
     )
 
     def replicas(self) -> Iterator[tuple[str, TaskRole]]:

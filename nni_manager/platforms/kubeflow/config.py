@@ -27,26 +27,26 @@ ROLES = ("worker", "ps", "master")
 class Role(Replica):
     """One kind of container of a job."""
 
-    replicas: int = Field(gt=0, description="How many containers.")
+    replicas: int = Field(gt=0, description="Number of containers.")
 
 
 class KubeflowConfig(KubernetesSection):
     """The fields of ``trainingService: {platform: kubeflow, …}``."""
 
     platform: Literal["kubeflow"] = Field(default="kubeflow", description="Always `kubeflow`.")
-    operator: Literal["tf-operator", "pytorch-operator"] = Field(description="Which operator runs the jobs.")
+    operator: Literal["tf-operator", "pytorch-operator"] = Field(description="Operator that runs the jobs.")
     api_version: Literal["v1alpha2", "v1beta1", "v1beta2", "v1"] = Field(
         description="Version of the operator's API in the cluster."
     )
     storage: AnyStorage | None = Field(
-        default=None, description="What containers, and perhaps the manager, share. Default: nothing outlives a pod."
+        default=None, description="Storage that containers, and optionally the manager, mount. Default: none."
     )
-    worker: Role | None = Field(default=None, description="The workers; tf-operator needs them.")
-    ps: Role | None = Field(default=None, description="The parameter servers, of tf-operator alone.")
-    master: Role | None = Field(default=None, description="The master; pytorch-operator needs it, and it alone.")
-    reuse_mode: bool = Field(default=True, description="Whether one job of the cluster runs many trials.")
+    worker: Role | None = Field(default=None, description="Workers; required with `tf-operator`.")
+    ps: Role | None = Field(default=None, description="Parameter servers; only with `tf-operator`.")
+    master: Role | None = Field(default=None, description="Master; required with `pytorch-operator`, and only there.")
+    reuse_mode: bool = Field(default=True, description="Let one job of the cluster run many trials.")
     max_trial_number_per_gpu: int | None = Field(
-        default=None, gt=0, description="How many trials may share a GPU at a time."
+        default=None, gt=0, description="Maximum number of trials that share a GPU."
     )
 
     def replicas(self) -> Iterator[tuple[str, Role]]:

@@ -26,35 +26,35 @@ class LocalConfig(PlatformSection):
 
     platform: Literal["local"] = Field(default="local", description="Always `local`.")
     trial_code_directory: str | None = marked(
-        "Folder that trials start in, used in place. Default: the top level's.", default=None, format="directory"
+        "Folder in which trials start; it is not copied. Default: the top level's.", default=None, format="directory"
     )
     nni_manager_ip: str | None = Field(
-        default=None, description="Accepted and dropped: trials on this machine need no address."
+        default=None, description="Accepted for compatibility and ignored: local trials need no address."
     )
     use_active_gpu: bool | None = Field(
         default=None,
         validate_default=True,
-        description="Whether GPUs that other processes use may be taken; must be set when trialGpuNumber is above 0.",
+        description="Use GPUs that other processes use. Required if `trialGpuNumber` is above 0.",
     )
     max_trial_number_per_gpu: int | None = Field(
         default=1,
         gt=0,
-        description="How many trials may share a GPU at a time, when trialGpuNumber is above 0. With trialGpuMemory "
-        "the default is as many as its memory allows.",
+        description="Maximum number of trials that share a GPU, if `trialGpuNumber` is above 0. With `trialGpuMemory`, "
+        "the default is the number that fit into its memory.",
     )
     trial_gpu_memory: int | None = marked(
-        "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
-        "Default: the top level's.",
+        "GPU memory that a trial needs on each of its GPUs, such as `8GB`. Trials share a GPU while its memory "
+        "suffices. Stored in MB. Default: the top level's.",
         default=None,
         gt=0,
         format="memory",
     )
     gpu_indices: GpuIndices | None = marked(
-        'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
+        'Indices of the GPUs that trials may use: `[0, 1]`, `0` or `"0,1"`. Default: all.',
+        default=None,
+        format="gpu-indices",
     )
-    reuse_mode: bool = Field(
-        default=False, description="Accepted for NNI's sake; always true beside other platforms. Changes nothing."
-    )
+    reuse_mode: bool = Field(default=False, description="Accepted for compatibility; it has no effect.")
 
     @model_validator(mode="before")
     @classmethod

@@ -36,12 +36,12 @@ class OpenpaiConfig(PlatformSection):
     """The fields of ``trainingService: {platform: openpai, …}``."""
 
     platform: Literal["openpai"] = Field(default="openpai", description="Always `openpai`.")
-    host: str = marked("Address of the PAI cluster; `https://` unless it says `http://`.", format="url")
+    host: str = marked("Address of the PAI cluster, with `https://` unless it begins with `http://`.", format="url")
     username: str = Field(min_length=1, description="Account on the cluster.")
-    token: str | None = secret("Token from the portal's profile page; either this or `password`.", default=None)
-    password: str | None = secret("Password, which is exchanged for a token; either this or `token`.", default=None)
+    token: str | None = secret("Token from the portal's profile page. Set either this or `password`.", default=None)
+    password: str | None = secret("Password, which is exchanged for a token. Set either this or `token`.", default=None)
     trial_cpu_number: int | None = Field(
-        default=None, gt=0, description="CPU cores of a trial; required without a job configuration."
+        default=None, gt=0, description="Number of CPU cores of a trial; required without a job configuration."
     )
     trial_memory_size: int | None = marked(
         "Memory of a trial, `8GB` or a number of MB; required without a job configuration.",
@@ -65,20 +65,20 @@ class OpenpaiConfig(PlatformSection):
         old_names=("nniManagerNFSMountPath",),
     )
     container_storage_mount_point: str | None = marked(
-        "Where the same storage is in the container; required without a job configuration.",
+        "Mount point of the same storage in the container; required without a job configuration.",
         default=None,
         format="absolute",
         old_names=("containerNFSMountPath",),
     )
     storage_mode: OptionalMode = mode_field()
     reuse_mode: bool = Field(
-        default=True, description="Accepted for NNI's sake: every trial has a job of its own. Changes nothing."
+        default=True, description="Accepted for compatibility; it has no effect: every trial has its own job."
     )
     openpai_config: dict[str, Any] | None = marked(
-        "A job of PAI's protocol 2, which supplies image, resources, storage and command.", default=None, opaque=True
+        "Job configuration in PAI's protocol 2, with image, resources, storage and command.", default=None, opaque=True
     )
     openpai_config_file: str | None = marked(
-        "A file that holds such a job; either this or `openpaiConfig`.",
+        "File with such a job configuration. Set either this or `openpaiConfig`.",
         default=None,
         format="file",
         holds=("taskRoles",),
@@ -87,7 +87,7 @@ class OpenpaiConfig(PlatformSection):
     reporter: str | None = Field(
         default=None,
         min_length=1,
-        description="Task role of such a job whose first task reports results. Default: the first role.",
+        description="Task role in the job configuration whose first task reports results. Default: the first role.",
     )
 
     @classmethod
@@ -116,7 +116,7 @@ class OpenpaiConfig(PlatformSection):
                 yield name, "is required and not set; add it, or a job configuration that has it"
 
 
-_YARN = "belongs to PAI on YARN, which is no more"
+_YARN = "belongs to PAI on YARN, which no longer exists"
 _NO_GPU_SHARING = "PAI gives whole GPUs to trials"
 
 

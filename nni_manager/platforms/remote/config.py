@@ -27,50 +27,54 @@ from nni_manager.platform_kit.section_model import (
 class Machine(Part):
     """One machine, reached by SSH."""
 
-    host: str = Field(min_length=1, description="Name or address.")
+    host: str = Field(min_length=1, description="Host name or address of the machine.")
     port: int = Field(default=22, ge=1, le=65535, description="TCP port of its SSH server.")
     user: str = Field(min_length=1, description="Account on the machine.")
-    password: str | None = secret("Password of that user. Where it is given, `sshKeyFile` is not used.", default=None)
+    password: str | None = secret("Password of that user. If it is set, `sshKeyFile` is ignored.", default=None)
     ssh_key_file: str | None = marked(
-        "Private key on the manager's machine. Default: those of ~/.ssh/config, ~/.ssh/id_rsa and its like, and"
-        " the agent's.",
+        "Private key file on the manager's machine. Default: the keys of `~/.ssh/config`, standard files such as"
+        " `~/.ssh/id_rsa`, and the agent.",
         default=None,
         format="file",
         unless=("password",),
     )
-    ssh_passphrase: str | None = secret("What the private key is locked with.", default=None)
+    ssh_passphrase: str | None = secret("Passphrase of the private key.", default=None)
     host_key: str | None = Field(
         default=None,
         pattern=r"^(accept-new|SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
-        description="The machine's own key, or its fingerprint `SHA256:…`, beside those in ~/.ssh/known_hosts; or "
-        "`accept-new`: of a machine that is not known, the first key that is seen is taken and written there.",
+        description="Public key of the machine, or its fingerprint `SHA256:…`, in addition to `~/.ssh/known_hosts`. "
+        "`accept-new` accepts the first key of an unknown machine and adds it to that file.",
     )
     proxy_jump: str | None = Field(
         default=None,
         min_length=1,
         pattern=r"^[^\s,]+(,\s*[^\s,]+)*$",
-        description="Jump hosts on the way there, `user@host:port`, the first one first, with commas between. Default: "
-        "those of ~/.ssh/config.",
+        description="Jump hosts, `user@host:port`, in order, separated by commas. Default: those of `~/.ssh/config`.",
     )
-    drain: bool = Field(default=False, description="Start nothing new there; what runs goes on.")
-    use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")
+    drain: bool = Field(default=False, description="Start no new trials on this machine. Running trials continue.")
+    use_active_gpu: bool = Field(default=False, description="Use GPUs that other processes use.")
     max_trial_number_per_gpu: int | None = Field(
         default=None,
         gt=0,
-        description="How many trials may share a GPU at a time. Default: 1, or, with trialGpuMemory, as many as its "
-        "memory allows.",
+        description="Maximum number of trials that share a GPU. Default: 1, or, with `trialGpuMemory`, the number that "
+        "fit into its memory.",
     )
     gpu_indices: GpuIndices | None = marked(
-        'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
+        'Indices of the GPUs that trials may use: `[0, 1]`, `0` or `"0,1"`. Default: all.',
+        default=None,
+        format="gpu-indices",
     )
     python_path: str | None = Field(
         default=None,
         min_length=1,
         pattern=r"^[A-Za-z0-9_./~+@:=,-]+$",
-        description="Folder on the machine that is put in front of PATH; no interpreter.",
+        description="Folder on the machine that is prepended to `PATH`: a folder, not an interpreter.",
     )
     pre_command: str | None = marked(
-        "Shell command that runs before the trial's, of NNI before 2.0.", default=None, opaque=True, min_length=1
+        "Shell command that runs before the trial's command; from NNI before 2.0.",
+        default=None,
+        opaque=True,
+        min_length=1,
     )
 
 
@@ -80,19 +84,19 @@ class RemoteConfig(PlatformSection):
     platform: Literal["remote"] = Field(default="remote", description="Always `remote`.")
     machine_list: list[Machine] = Field(min_length=1, description="The machines.")
     trial_gpu_memory: int | None = marked(
-        "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
-        "Default: the top level's.",
+        "GPU memory that a trial needs on each of its GPUs, such as `8GB`. Trials share a GPU while its memory "
+        "suffices. Stored in MB. Default: the top level's.",
         default=None,
         gt=0,
         format="memory",
     )
     machine_grace_period: float = marked(
-        "How long a machine may be away before its trials count as lost and are tried again elsewhere.",
+        "Time that a machine may be unreachable before its trials are lost and retried elsewhere: seconds, or `10m`.",
         default=600.0,
         format="seconds",
         gt=0,
     )
-    reuse_mode: bool = Field(default=False, description="Whether one runner on a machine runs many trials.")
+    reuse_mode: bool = Field(default=False, description="Let one runner on a machine run many trials.")
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):

@@ -1,4 +1,4 @@
-"""The config section of `scripted`: what happens to which trial, and what befalls the platform itself.
+"""The config section of `scripted`: what happens to each trial, and which faults the platform has.
 
 Values arrive canonical: keys in camelCase, paths absolute, durations as seconds.
 """
@@ -17,49 +17,62 @@ def _seconds(description: str, default: float | None = None) -> Any:
 
 
 class Match(Part):
-    """The trials that a rule is for; everything that is set must fit."""
+    """The trials to which a rule applies; all fields that are set must match."""
 
     sequence: int | None = Field(default=None, ge=0, description="Sequence number of the trial, from 0.")
-    every: int | None = Field(default=None, ge=1, description="Every n-th trial: 5 fits the fifth, the tenth…")
+    every: int | None = Field(default=None, ge=1, description="Every n-th trial: 5 matches the fifth, the tenth…")
     attempt: int | None = Field(default=None, ge=1, description="Number of the attempt, from 1.")
 
 
 class Pending(Part):
-    """The state of a job that waits for its start, as the platform tells it."""
+    """The reason that the platform reports for a job that waits for its start."""
 
-    after: float = _seconds("When it begins to say so, counted from the job's submission.", 0.0)
-    sentence: str = Field(min_length=1, description="For instance 0/3 nodes: insufficient nvidia.com/gpu.")
+    after: float = _seconds("Time from the job's submission until the reason is reported, in seconds.", 0.0)
+    sentence: str = Field(
+        min_length=1, description="Text of the reason, such as `0/3 nodes: insufficient nvidia.com/gpu`."
+    )
     code: Literal["GPU", "UNSCHEDULABLE", "IMAGE", "QUOTA"] = Field(
-        default="UNSCHEDULABLE", description="GPU, UNSCHEDULABLE, IMAGE or QUOTA."
+        default="UNSCHEDULABLE", description="Wait code: `GPU`, `UNSCHEDULABLE`, `IMAGE` or `QUOTA`."
     )
 
 
 class Rule(Part):
-    """The course of the trials that `match` fits. Nothing set: it starts at once and succeeds after a second."""
+    """The course of the trials that `match` selects. By default a trial starts at once and succeeds after 1 s."""
 
-    match: Match | None = Field(default=None, description="Which trials; not set: all.")
-    delay: float = _seconds("How long a job waits before it starts, or is refused.", 0.0)
+    match: Match | None = Field(default=None, description="Trials to which the rule applies. Default: all.")
+    delay: float = _seconds("Time before a job starts or is refused, in seconds.", 0.0)
     duration: float | None = _seconds(
-        "How long it runs with launch none (default 1s); with a runner, when after its start the platform does or "
-        "says what the rule has it do or say."
+        "Run time with `launch: none` (default: 1 s). With a runner: time from the start until the event of this rule, "
+        "in seconds."
     )
-    exit_code: int | None = Field(default=None, ge=0, le=255, description="How the platform says that it ended.")
-    signal: int | None = Field(default=None, ge=1, le=64, description="The signal that the platform says ended it.")
-    reason: str = Field(default="", description="The platform's own word for the end, for instance OOMKilled.")
-    stderr: str = Field(default="", max_length=2048, description="Last words of a job that failed, with launch none.")
-    result: Any = Field(default=None, description="Final result, any JSON, with launch none.")
-    results: list[Any] = Field(default=[], description="Intermediate results, evenly over the duration.")
-    runner_version: str | None = Field(default=None, description="What the runner says it is, with launch none.")
+    exit_code: int | None = Field(default=None, ge=0, le=255, description="Exit code that the platform reports.")
+    signal: int | None = Field(
+        default=None, ge=1, le=64, description="Signal that ended the job, as the platform reports it."
+    )
+    reason: str = Field(default="", description="The platform's reason for the end, such as `OOMKilled`.")
+    stderr: str = Field(
+        default="", max_length=2048, description="End of the stderr of a failed job, with `launch: none`."
+    )
+    result: Any = Field(default=None, description="Final result, any JSON, with `launch: none`.")
+    results: list[Any] = Field(default=[], description="Intermediate results, spread evenly over the duration.")
+    runner_version: str | None = Field(
+        default=None, description="Version that the runner reports, with `launch: none`."
+    )
     lost: bool = Field(default=False, description="The platform forgets the job.")
-    preempted: bool = Field(default=False, description="The platform takes the job's place for another.")
-    cancelled_by_person: bool = Field(default=False, description="A user ends the job in the platform's portal.")
-    refuse_submit: str = Field(default="", description="The sentence that the job is refused with.")
-    pending_reason: list[Pending] = Field(default=[], description="Why it waits, for as long as `delay` says.")
+    preempted: bool = Field(default=False, description="The platform preempts the job.")
+    cancelled_by_person: bool = Field(default=False, description="A user cancels the job in the platform's portal.")
+    refuse_submit: str = Field(default="", description="Message with which the platform refuses the job.")
+    pending_reason: list[Pending] = Field(default=[], description="Reasons reported while the job waits for `delay`.")
     replicas: int = Field(
-        default=1, ge=1, le=16, description="Processes of a job, with launch process; the first one reports."
+        default=1,
+        ge=1,
+        le=16,
+        description="Number of processes of a job, with `launch: process`; the first one reports.",
     )
-    link: str = Field(default="", description="The portal's page of the job.")
-    place: str = Field(default="", description="Where it runs, in words; of a job with a machine, the machine's.")
+    link: str = Field(default="", description="Address of the job's page in the portal.")
+    place: str = Field(
+        default="", description="Place where the job runs, as text. Replaced by the machine's name if it has a machine."
+    )
 
     @model_validator(mode="after")
     def _has_one_end(self) -> Self:
@@ -74,66 +87,67 @@ class Rule(Part):
 
 
 class Span(Part):
-    """A stretch of time, counted from the experiment's beginning."""
+    """An interval, counted from the start of the experiment."""
 
-    after: float = _seconds("When it begins, counted from when the experiment did.", 0.0)
+    after: float = _seconds("Start, in seconds after the start of the experiment.", 0.0)
     for_: float | None = Field(
         default=None,
         alias="for",
         gt=0,
-        description="How long it lasts; not set: for ever.",
+        description="Duration in seconds. Not set: unlimited.",
         json_schema_extra={"format": "seconds"},
     )
 
 
 class NoRoom(Span):
-    """The time in which it takes no jobs, although it can be asked."""
+    """The time in which the platform answers, but accepts no jobs."""
 
-    sentence: str = Field(default="the quota is used up", min_length=1, description="Why.")
+    sentence: str = Field(default="the quota is used up", min_length=1, description="Reason that the platform reports.")
 
 
 class RetryAfter(Span):
-    """The time in which it wants to be left alone after every question that it has answered."""
+    """The time in which the platform demands a pause after every answer."""
 
-    wait: float = _seconds("For how long.", 1.0)
+    wait: float = _seconds("Pause in seconds.", 1.0)
 
 
 class Hang(Span):
-    """The time in which a question is never answered."""
+    """The time in which calls of one kind never return."""
 
     verb: Literal["submit", "observe", "cancel", "forget", "read_file"] = Field(
-        description="Which: submit, observe, cancel, forget or read_file."
+        description="Call that hangs: `submit`, `observe`, `cancel`, `forget` or `read_file`."
     )
 
 
 class Unreachable(Span):
-    """The time in which one of the machines cannot be asked, although the others can."""
+    """The time in which one machine cannot be reached, but the others can."""
 
-    machine: str = Field(min_length=1, description="Its name.")
+    machine: str = Field(min_length=1, description="Name of the machine.")
 
 
 class Machine(Part):
     """A machine on which jobs run."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same machine share its places."
+        pattern=r"^[A-Za-z0-9._-]+$", description="Name. Experiments with the same machine name share its places."
     )
-    places: int = Field(ge=1, le=1024, description="Places (GPUs, say) that it has, with indices from 0.")
+    places: int = Field(ge=1, le=1024, description="Number of places, such as GPUs; their indices begin at 0.")
 
 
 class Account(Part):
-    """The account that the cluster counts calls of."""
+    """The account whose calls the cluster counts."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same account share its login and its pace."
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="Name. Experiments with the same account share its login and rate limit.",
     )
-    calls: int = Field(default=10, ge=1, description="How many questions the account may ask…")
+    calls: int = Field(default=10, ge=1, description="Maximum number of calls within `per`.")
     per: float = Field(
-        default=1.0, gt=0, description="…in any so long a time.", json_schema_extra={"format": "seconds"}
+        default=1.0, gt=0, description="Length of that time window in seconds.", json_schema_extra={"format": "seconds"}
     )
     log: str | None = Field(
         default=None,
-        description="File to which every login and every question adds a line.",
+        description="File to which every login and every call appends a line.",
         json_schema_extra={"format": "path"},
     )
 
@@ -145,56 +159,60 @@ class ScriptedConfig(PlatformSection):
     trial_gpu_number: int | None = Field(
         default=None,
         ge=0,
-        description="0 hides all GPUs; other numbers are places of a machine that a trial gets, where there are "
-        "machines. Default: the top level's.",
+        description="Number of places of a machine that a trial gets, if `machines` is set. 0 hides all GPUs. "
+        "Default: the top level's.",
     )
     launch: Literal["none", "process", "external"] = Field(
         default="none",
-        description="none: jobs are pretended; process: a trial runner is started on this machine, in a fresh folder "
-        "and a clean environment; external: you start the containers, from the files that each job writes.",
+        description="`none`: simulate jobs. `process`: start a trial runner on this machine, in a new folder and a "
+        "clean environment. `external`: you start the containers from the files that each job writes.",
     )
     channel: Literal["push", "pull", "auto"] = Field(
         default="push",
-        description="How results come back. push: runners post them; pull: the manager reads `storage`; auto: runners "
-        "push when they can, otherwise they are read.",
+        description="Transport of results. `push`: runners send them. `pull`: the manager reads `storage`. `auto`: "
+        "`push` if possible, else `pull`.",
     )
     storage: str | None = Field(
         default=None,
-        description="The folder that jobs and manager share, for pull and auto. Default: one in the experiment's.",
+        description="Folder that jobs and manager share, for `pull` and `auto`. Default: a folder in the experiment's.",
         json_schema_extra={"format": "path"},
     )
     machines: list[Machine] = Field(
-        default=[], description="Where jobs run, with launch process, each on a place of its own. Default: anywhere."
+        default=[], description="Machines on whose places jobs run, with `launch: process`. Default: no limit."
     )
     max_trial_number_per_gpu: int = Field(
-        default=1, gt=0, description="How many trials may share a place at a time, where there are machines."
+        default=1, gt=0, description="Maximum number of trials that share a place, with `machines`."
     )
     gpu_indices: GpuIndices | None = marked(
-        'Indices of the places that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
+        'Indices of the places that trials may use: `[0, 1]`, `0` or `"0,1"`. Default: all.',
+        default=None,
+        format="gpu-indices",
     )
-    trials: list[Rule] = Field(default=[], description="What happens to which trial; the first rule that fits counts.")
-    enter_outage: Span | None = Field(default=None, description="When it cannot be connected to.")
-    outage: Span | None = Field(default=None, description="When the platform cannot be reached.")
-    wrong_credentials: Span | None = Field(default=None, description="When it refuses every token but `acceptedToken`.")
-    no_room: NoRoom | None = Field(default=None, description="When it takes no jobs.")
-    retry_after: RetryAfter | None = Field(default=None, description="When it answers few questions.")
-    hang: Hang | None = Field(default=None, description="When a question is never answered.")
-    unreachable: list[Unreachable] = Field(default=[], description="When one of the machines cannot be asked.")
-    unreachable_grace: float | None = _seconds("How long a job may be unreachable until it is lost; not set: for ever.")
-    token: str | None = secret("What the cluster is shown with every call.", default=None)
+    trials: list[Rule] = Field(default=[], description="Rules for trials; the first rule that matches applies.")
+    enter_outage: Span | None = Field(default=None, description="Time in which connecting fails.")
+    outage: Span | None = Field(default=None, description="Time in which the platform is unreachable.")
+    wrong_credentials: Span | None = Field(
+        default=None, description="Time in which it refuses every token except `acceptedToken`."
+    )
+    no_room: NoRoom | None = Field(default=None, description="Time in which it accepts no jobs.")
+    retry_after: RetryAfter | None = Field(default=None, description="Time in which it demands pauses between calls.")
+    hang: Hang | None = Field(default=None, description="Time in which calls of one kind never return.")
+    unreachable: list[Unreachable] = Field(default=[], description="Times in which a machine is unreachable.")
+    unreachable_grace: float | None = _seconds(
+        "Time that a job may be unreachable before it is lost, in seconds. Not set: unlimited."
+    )
+    token: str | None = secret("Token sent with every call.", default=None)
     accepted_token: str | None = Field(
         default=None,
         pattern="^[0-9a-f]{64}$",
-        description="SHA-256, in hex, of the only `token` that it accepts; with `wrongCredentials`, while that lasts.",
+        description="SHA-256, in hex, of the only `token` that it accepts; with `wrongCredentials`, only in that time.",
     )
-    account: Account | None = Field(
-        default=None, description="The account that the cluster counts calls of. Default: none."
-    )
-    slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
+    account: Account | None = Field(default=None, description="Account whose calls the cluster counts. Default: none.")
+    slow_observe: float = _seconds("Time that it takes to report the state of jobs, in seconds.", 0.0)
     duplicate_events: bool = Field(
-        default=False, description="Everything is told twice, and after every change the state before it once more."
+        default=False, description="Report every event twice, and repeat the previous state after every change."
     )
-    late_events: float = _seconds("How much later than it happens the platform tells of it.", 0.0)
+    late_events: float = _seconds("Delay between an event and its report, in seconds.", 0.0)
 
     @model_validator(mode="after")
     def _has_machines_that_fit(self) -> Self:
@@ -204,7 +222,7 @@ class ScriptedConfig(PlatformSection):
         if len(set(names)) < len(names):
             raise ValueError("names a machine twice; each has one entry in machines")
         if strangers := [span.machine for span in self.unreachable if span.machine not in names]:
-            raise ValueError(f"has {strangers[0]} unreachable, which is none of its machines")
+            raise ValueError(f"has {strangers[0]} unreachable, which is not one of its machines")
         if names and max(map(self.usable, self.machines)) < self.places_of_trial:
             raise ValueError(
                 f"has no machine with the {self.places_of_trial} places that a trial needs; lower trialGpuNumber, or"

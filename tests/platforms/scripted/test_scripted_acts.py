@@ -113,7 +113,7 @@ async def test_a_question_hangs_until_its_span_is_over(cluster: Cluster) -> None
         ("launch: process, machines: [{name: a, places: 1}, {name: a, places: 2}]", "names a machine twice"),
         ("launch: process, machines: [{name: a, places: 2}], trialGpuNumber: 3", "has no machine with the 3 places"),
         ("launch: process, machines: [{name: a, places: 2}], gpuIndices: 5", "has no machine with the 1 places"),
-        ("unreachable: [{machine: b}]", "has b unreachable, which is none of its machines"),
+        ("unreachable: [{machine: b}]", "has b unreachable, which is not one of its machines"),
         ("hang: {verb: enter}", "trainingService.hang.verb: must be 'submit'"),
         ("trials: [{pendingReason: [{after: 1s}]}]", "trainingService.trials[0].pendingReason[0].sentence"),
     ],
