@@ -137,7 +137,7 @@ def restore(path: Path, connection: Connection | None) -> None:
         _remove_companions(path)
         draft.replace(path)
     else:
-        _make(path, lists_open=True)
+        _make(path)
     follow_move(path)
     _put_identity(path)
 
@@ -168,9 +168,7 @@ def _copied(connection: Connection, draft: Path) -> bool:
     return True
 
 
-def _make(path: Path, *, lists_open: bool = False) -> None:
-    """Makes the index from the folders. `lists_open`: also those of open experiments, as their daemon runs. Else a
-    start decides about them, see `store.index.reconcile`."""
+def _make(path: Path) -> None:
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
     # SQLite's files beside it get the same mode
@@ -179,8 +177,7 @@ def _make(path: Path, *, lists_open: bool = False) -> None:
     with closing(connect(draft, is_durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for entry in index.find_folders(path.parent):
-            if lists_open or not entry.is_open:
-                index.put(connection, entry)
+            index.put(connection, entry)
         connection.execute("COMMIT")
     _remove_companions(path)
     draft.replace(path)

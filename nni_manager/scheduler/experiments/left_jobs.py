@@ -3,6 +3,7 @@ restored from an older copy does not have, and those of experiments that no list
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
@@ -14,10 +15,12 @@ from nni_manager.domain.errors import NniManagerError, StoreError
 from nni_manager.machines.keeper import machines, orphaned_jobs
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.machines.keeper.machines import KeeperConnection
-from nni_manager.scheduler.experiments import leftovers
+from nni_manager.scheduler.experiments import experiment_folder, leftovers
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.services import SharedParts
+from nni_manager.store.database import Database
 from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
+from nni_manager.store.index import index
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,14 @@ async def _note_on_services(
             await shared.leftovers.forget(experiment.id, service)
     except StoreError as error:
         log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+
+
+async def note_ended(shared: SharedParts, index_database: Database, left: LeftoverJobs) -> None:
+    """Notes in the folder of a closed experiment that its jobs have ended."""
+    entry = await index_database.read(lambda c: index.find(c, left.experiment_id))
+    if entry is not None and left.experiment_id not in shared.leftovers.at_work():
+        await asyncio.to_thread(experiment_folder.note_ended, entry.folder, left.job_names)
+        shared.changes.note()
 
 
 async def end_unrecorded(shared: SharedParts, experiment: OpenExperiment) -> None:

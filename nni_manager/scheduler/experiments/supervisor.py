@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,7 +22,7 @@ from nni_manager.domain.errors import (
     StoreUnavailable,
 )
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.scheduler.experiments import experiment_folder, left_jobs
+from nni_manager.scheduler.experiments import left_jobs
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.found_folders import FoundFolders
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
@@ -29,7 +30,6 @@ from nni_manager.scheduler.experiments.services import SharedParts
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments
-from nni_manager.store.experiment.leftover_jobs import LeftoverJobs
 from nni_manager.store.index import index
 from nni_manager.store.index.index import Entry
 from trial_runner.wire import shortage
@@ -54,7 +54,7 @@ class Supervisor:
         self.shared = shared
         shared.warnings.on_change = self.show_change
         shared.leftovers.at_work = lambda: self._open
-        shared.leftovers.on_ended = self._note_ended
+        shared.leftovers.on_ended = partial(left_jobs.note_ended, shared, index_database)
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         #: All tasks were cancelled: no further one may begin.
@@ -87,8 +87,11 @@ class Supervisor:
             self._group = group
             await self.found_folders.reconcile()
             entries = await self.index.read(index.all_entries)
-            self._restore(entries)
             for entry in entries:
+                if entry.endpoint is not None:
+                    self.shared.endpoints.restore(entry.id, entry.endpoint)
+                if entry.status is ExperimentStatus.VIEWED:
+                    self.viewed.add(entry.id)
                 if entry.is_open and entry.status is ExperimentStatus.STOPPED:
                     self.settle_in_background(entry.id)
                 elif entry.is_open and not await self._try_open(entry):
@@ -128,8 +131,7 @@ class Supervisor:
         """Opens an experiment that a look at the folders has listed as open. Quiet for others."""
         is_at_work = entry.is_open and entry.status not in (ExperimentStatus.STOPPED, ExperimentStatus.VIEWED)
         if is_at_work and not (entry.id in self._closing or entry.id in self._tasks or self.is_open(entry.id)):
-            sentence = f"experiment {entry.id} was found again, and is being opened"
-            self.not_opened[entry.id] = Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=sentence)
+            self._note_not_opened(entry.id, HoldCode.STORE_UNAVAILABLE, "it was found again, and is being opened")
             self._begin_opening(entry)
 
     async def entry(self, id: str) -> Entry:
@@ -145,7 +147,7 @@ class Supervisor:
 
     @property
     def has_work(self) -> bool:
-        """Whether an experiment is open or viewed, or failed to open and may have running jobs."""
+        """Whether an experiment is open or viewed, or failed to open."""
         return bool(self._open or self.viewed or self.not_opened)
 
     def is_open(self, id: str) -> bool:
@@ -278,14 +280,6 @@ class Supervisor:
         else:
             self._tell()
 
-    def _restore(self, entries: Sequence[Entry]) -> None:
-        """Restores endpoints, and experiments open for reading, of a daemon that ended or was killed."""
-        for entry in entries:
-            if entry.endpoint is not None:
-                self.shared.endpoints.restore(entry.id, entry.endpoint)
-            if entry.status is ExperimentStatus.VIEWED:
-                self.viewed.add(entry.id)
-
     def _begin_opening(self, entry: Entry) -> None:
         self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
 
@@ -348,13 +342,11 @@ class Supervisor:
             self._keep(self._group.create_task(self._open_again(experiment.id)))
 
     async def _open_again(self, id: str) -> None:
-        """Begins to open an experiment whose database is gone; a task of its own, as a stop may wait for the former
-        one in its turn."""
+        """Begins to open an experiment whose database is gone. A task: a stop may wait for `_run` in its turn."""
         async with self.turn(id):
-            try:
+            entry = None
+            with suppress(StoreError):
                 entry = await self.index.read(lambda c: index.find(c, id))
-            except StoreError as error:
-                return log.error("experiment %s is not opened again: %s", id, error)
             if entry is not None and id in self.not_opened and not self._is_closing:
                 self._begin_opening(entry)
 
@@ -406,9 +398,3 @@ class Supervisor:
         await self.note(
             lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open, results=results)
         )
-
-    async def _note_ended(self, left: LeftoverJobs) -> None:
-        entry = await self.index.read(lambda c: index.find(c, left.experiment_id))
-        if entry is not None and left.experiment_id not in self._open:
-            await asyncio.to_thread(experiment_folder.note_ended, entry.folder, left.job_names)
-            self.shared.changes.note()

@@ -191,11 +191,11 @@ class Adoption:
         Raises OSError, Refusal."""
         if not attempt_folder.has_begun(request.attempt_directory):
             return None
-        return self._take_over(request, process_tags.tag_of(request.name), spawn)
+        return self._take_over(request, process_tags.tag_of(request.name, request.attempt_directory), spawn)
 
     def running(self, request: SpawnRequest, spawn: Spawn) -> Optional[Job]:
         """As `earlier`, for a job with processes alone."""
-        tag = process_tags.tag_of(request.name)
+        tag = process_tags.tag_of(request.name, request.attempt_directory)
         return self._take_over(request, tag, spawn) if tag else None
 
     def _take_over(self, request: SpawnRequest, tag: str, spawn: Spawn) -> Optional[Job]:

@@ -62,13 +62,16 @@ def is_marked(pid: int, name: str, tag: str) -> bool:
     return _has_tag(pid, tag) or _has_variable(pid, tag_variable(name, tag))
 
 
-def tag_of(name: str) -> str:
-    """The tag of a job's processes, from their variable; empty: no process has the variable."""
+def tag_of(name: str, attempt_directory: str) -> str:
+    """The tag of a job's processes, from their variable; empty: it has none. A process also names the attempt's folder:
+    a copied experiment has jobs of the same names elsewhere."""
     start = "{}={}:".format(protocol.ENV_JOB, name).encode()
+    folder = "={}".format(attempt_directory).encode()
     for pid in processes.all_pids():
-        for entry in _variables(pid):
-            if entry.startswith(start):
-                return entry[len(start) :].decode(errors="replace")
+        entries = _variables(pid)
+        found = [entry[len(start) :] for entry in entries if entry.startswith(start)]
+        if found and any(entry.endswith(folder) or folder + b"/" in entry for entry in entries):
+            return found[0].decode(errors="replace")
     return ""
 
 
