@@ -230,7 +230,9 @@ async def test_rest_of_a_deleted_experiment_is_removed_while_the_daemon_runs(
 ) -> None:
     folder = await undeletable(api, world, monkeypatch)
     await gone(folder)
-    assert await world.supervisor.index.read(index.leftovers) == []
+    async with asyncio.timeout(10):
+        while await world.supervisor.index.read(index.leftovers):  # noqa: ASYNC110 (any condition)
+            await asyncio.sleep(0.01)
 
 
 async def test_experiment_restored_after_its_deletion_stays(

@@ -109,7 +109,7 @@ class FileRun:
             findings += judge.results(witness, self.notes, strict=True)
         self._ensure_up()
         findings += judge.ends(witness, self.notes)
-        findings += judge.starts(self.notes)
+        findings += judge.starts(self.notes, strict=strict)
 
     # The daemon
 
