@@ -8,6 +8,7 @@ import logging
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -118,8 +119,17 @@ def identity_of(data_directory: Path) -> tuple[str, str]:
 
 def owners(data_directory: Path) -> frozenset[str]:
     """The names that the experiments in a data directory have as their owners. Blocks."""
-    found = filter(None, map(index.find_folder, index.folders_in(data_directory)))
-    return frozenset(one.owner for one in found if one.owner and not one.is_copy)
+    return frozenset(one.owner for one in _originals(data_directory) if one.owner)
+
+
+def has_open_folder(data_directory: Path) -> bool:
+    """Whether an experiment in the data directory was open when its folder was written last. Blocks."""
+    return any(one.entry.is_open for one in _originals(data_directory))
+
+
+def _originals(data_directory: Path) -> Iterator[index.Found]:
+    found = map(index.find_folder, index.folders_in(data_directory))
+    return (one for one in found if one is not None and not one.is_copy)
 
 
 def restore(path: Path, connection: Connection | None) -> None:
@@ -137,7 +147,7 @@ def restore(path: Path, connection: Connection | None) -> None:
         _remove_companions(path)
         draft.replace(path)
     else:
-        _make(path)
+        _make(path, is_daemon_at_work=True)
     follow_move(path)
     _put_identity(path)
 
@@ -168,7 +178,9 @@ def _copied(connection: Connection, draft: Path) -> bool:
     return True
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, *, is_daemon_at_work: bool = False) -> None:
+    """Makes the index from the folders. Open experiments are left out, unless the daemon that has them open is at work:
+    at its start they are listed once the keeper has named its jobs."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
     # SQLite's files beside it get the same mode
@@ -177,7 +189,8 @@ def _make(path: Path) -> None:
     with closing(connect(draft, is_durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for entry in index.find_folders(path.parent):
-            index.put(connection, entry)
+            if is_daemon_at_work or not entry.is_open:
+                index.put(connection, entry)
         connection.execute("COMMIT")
     _remove_companions(path)
     draft.replace(path)

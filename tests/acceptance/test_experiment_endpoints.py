@@ -131,12 +131,13 @@ def test_restarted_daemon_opens_its_endpoints_again(nnictl: CommandLine) -> None
 
 def test_ports_are_read_from_folders_when_the_index_is_lost(nnictl: CommandLine) -> None:
     (port,) = _free_ports(1)
-    nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port, "-u", "x")
+    id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port, "-u", "x"))
+    state_of(nnictl.daemon, id_, RUNNING=2)  # an experiment without jobs would stay closed
     _kill(nnictl.daemon)
     for path in nnictl.data.glob("index.sqlite*"):
         path.unlink()
     nnictl.serve()  # nothing but endpoints listens
-    assert "--no-listen" in nnictl.good("experiment", "list"), "and this daemon may open none"
+    until(lambda: "--no-listen" in nnictl.good("experiment", "list"), what="this daemon opens no ports")
     nnictl.end()
     nnictl.serve("--port", "0")
     assert _status(port, "/x") == "RUNNING"

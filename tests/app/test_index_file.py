@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Three experiments in folders."""
+    """Three stopped experiments in folders."""
     for id_ in ("a", "b", "c"):
         folder = Folder(tmp_path / id_)
         folder.create(tmp_path)
@@ -33,7 +33,13 @@ def data(tmp_path: Path) -> Path:
         with closing(connect(folder.database)) as connection:
             config = json.dumps({"trainingService": {"platform": "local"}})
             experiments.create(connection, id=id_, config=config, interpreter="", folder=str(folder.path), now_ms=1)
+            experiments.set_status(connection, ExperimentStatus.STOPPED, 2)
     return tmp_path
+
+
+def reopen(data: Path, id_: str) -> None:
+    with closing(connect(Folder(data / id_).database)) as connection:
+        experiments.set_status(connection, ExperimentStatus.RUNNING, 3)
 
 
 def listed(path: Path) -> list[str]:
@@ -43,6 +49,12 @@ def listed(path: Path) -> list[str]:
 
 def test_missing_index_is_made_from_the_folders(data: Path) -> None:
     assert listed(index_file.prepare(data)) == ["a", "b", "c"]
+
+
+def test_open_experiments_are_not_listed_without_their_keeper(data: Path) -> None:
+    """At the start of a daemon the keeper names its jobs: see `found_folders`."""
+    reopen(data, "b")
+    assert listed(index_file.prepare(data)) == ["a", "c"]
 
 
 def test_existing_index_is_not_made_again(data: Path) -> None:
@@ -75,27 +87,31 @@ def test_killed_while_making_the_index_leaves_nothing_or_all(data: Path, monkeyp
 
 
 @pytest.mark.parametrize("is_original_there", [True, False])
-def test_index_that_is_made_for_a_copy_does_not_begin_to_work(
+def test_index_of_a_copy_opens_nothing(
     data: Path, tmp_path_factory: pytest.TempPathFactory, is_original_there: bool
 ) -> None:
+    for id_ in "abc":
+        reopen(data, id_)
     copy = Path(shutil.copytree(data, tmp_path_factory.mktemp("elsewhere") / "copy"))
-    second_name = copy.with_name("second")
-    second_name.symlink_to(data)
     if not is_original_there:
         shutil.rmtree(data / "a")
     with closing(connect(index_file.prepare(copy))) as connection:
         found = {entry.id: entry for entry in index.all_entries(connection)}
-    assert [found[id_].is_open for id_ in "abc"] == [not is_original_there, False, False]
-    assert found["b"].status is ExperimentStatus.STOPPED and found["b"].results
-    with closing(connect(index_file.prepare(second_name))) as connection:
-        assert all(entry.is_open for entry in index.all_entries(connection)), "another name is no copy"
+    assert found.keys() == ({"a", "b", "c"} if is_original_there else {"b", "c"})
+    assert {entry.status for entry in found.values()} == {ExperimentStatus.STOPPED} and found["b"].results
+
+
+def test_second_name_of_a_directory_is_not_a_copy(data: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    reopen(data, "b")
+    second_name = tmp_path_factory.mktemp("elsewhere") / "second"
+    second_name.symlink_to(data)
+    assert listed(index_file.prepare(second_name)) == ["a", "c"], "a copy of b would be listed as stopped"
 
 
 def test_index_of_a_copy_has_the_results_of_open_experiments(
     data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with closing(connect(index_file.prepare(data))) as connection:
-        assert index.get(connection, "a").results == ""
+    reopen(data, "a")
     copy = Path(shutil.copytree(data, tmp_path_factory.mktemp("elsewhere") / "copy"))
     (copy / "b" / "db" / "nni.sqlite").write_text("no database " * 99)
     with closing(connect(index_file.prepare(copy))) as connection:

@@ -27,6 +27,7 @@ from nni_manager.machines.ssh.bootstrap import program_command
 from nni_manager.machines.ssh.faults import MachineFault
 from nni_manager.machines.ssh.login import logged_in
 from nni_manager.platform_kit.payload import checkpoint_beside
+from nni_manager.platform_kit.tasks import happened
 from nni_manager.platforms.remote.experiment_machine import ExperimentMachine
 from nni_manager.platforms.remote.experiment_machines import ExperimentMachines
 from nni_manager.platforms.remote.machine_jobs import JobLocations, attempt_folder
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 MOST_BYTES = 2**30
 #: Seconds for all of it: a submission is given up after 60.
 _LIMIT_S = 40.0
+#: Seconds to wait for a machine whose first login is under way, as after a restart or a change of the machine list.
+_LOGIN_S = 15.0
 _PIECE_BYTES = 256 * 1024
 
 
@@ -86,7 +89,7 @@ class CheckpointMoves:
         if key == site.entry.address.key:
             async with _running(site, "look", trial_id) as looking:
                 return bool((await _answer(looking))["holds"])
-        async with _running(self._reachable(key), "send", trial_id) as sender:
+        async with _running(await self._reachable(key), "send", trial_id) as sender:
             told = await _answer(sender)
             if told["holds"] and not told["is_sent"]:
                 size, most = told["bytes"] >> 20, MOST_BYTES >> 20
@@ -95,10 +98,12 @@ class CheckpointMoves:
                 await _hand_over(sender, site, own)
             return bool(told["holds"])
 
-    def _reachable(self, key: str) -> ExperimentMachine:
+    async def _reachable(self, key: str) -> ExperimentMachine:
+        """The machine, logged in to. Raises _NotMoved."""
         site = self._machines.get(key)
         if site is None:
             raise _NotMoved("its machine is not in machineList any more")
+        await happened(site.first, asyncio.timeout(_LOGIN_S))
         if not site.is_up:
             raise _NotMoved(site.why)
         return site

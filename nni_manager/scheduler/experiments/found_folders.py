@@ -80,9 +80,9 @@ class FoundFolders:
             if id_ in entries:
                 log.warning("%s holds experiment %s, too; it is not listed", one.entry.folder.path, id_)
                 continue
-            entry = reconcile.decide(
-                known.get(id_), one, is_ours=is_ours or bool(one.entry.note), has_jobs=id_ in with_jobs
-            )
+            # With the jobs here and another owner, the identity was lost: opened, it is held until a person decides.
+            is_ours = is_ours or bool(one.entry.note) or id_ in with_jobs
+            entry = reconcile.decide(known.get(id_), one, is_ours=is_ours, has_jobs=id_ in with_jobs)
             if entry is not None:
                 entries[id_] = entry
         if not entries:

@@ -125,6 +125,22 @@ async def test_trials_that_continue_one_together_get_it_whole_in_folders_of_thei
     assert sorted(path.name for path in there.parent.iterdir()) == [f"{one * 5}-checkpoint" for one in "abce"]
 
 
+async def test_checkpoint_of_a_machine_that_is_connecting_is_awaited(machines: Machines) -> None:
+    """As after a restart of the daemon, or a change of the machine list."""
+    machines.attempted("aaaaa", 1, 0, "good")
+    sites = machines.platform._machines
+    before = tuple(sites)
+    await sites.stop()
+    sites._all = {site.entry.address.key: sites._make(site.entry) for site in before}
+    for site in sites:
+        site.start()
+    there = sites.get(machines._key(1))
+    assert there is not None
+    await there.first.wait()
+    assert await machines.bring(machines.spec("aaaaa", 2), 1) == ""
+    assert machines.found(1, "aaaaa") == "good"
+
+
 async def test_a_newer_one_out_of_reach_is_missed_in_words_and_an_older_one_is_gone_on_with(machines: Machines) -> None:
     machines.attempted("aaaaa", 1, 1, "older")
     machines.attempted("aaaaa", 2, 0, "newer")
