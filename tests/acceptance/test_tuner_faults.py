@@ -158,6 +158,25 @@ def test_tuner_is_restarted_after_a_shortage_of_files(own: Bench) -> None:
     own.check_end(20)
 
 
+def test_tuner_without_threads_is_started_again(own: Bench, tmp_path: Path) -> None:
+    """While other programs of the user take all threads. The process of the tuner ends before its first answer."""
+    short = tmp_path / "short"
+    short.touch()
+    dying = (
+        "self.path = ",
+        f"import os, sys\n        if os.path.exists({str(short)!r}):\n"
+        '            os.write(2, b"RuntimeError: can\'t start new thread")\n'
+        "            os._exit(1)\n        self.path = ",
+    )
+    own.tuner.write_text(own.good_tuner.replace(*dying))
+    own.start(trials=3)
+    own.open_gate("all")
+    own.wait_for_hold("TUNER_SILENT")
+    time.sleep(3 * _SHORTAGE_S)  # three deaths would be a hold for good
+    short.unlink()
+    own.check_end(3)
+
+
 def _kill_tuner(bench: Bench, but: int) -> int:
     """Kills the tuner's process once it is another one than `but`; answers which it was."""
     found = until(lambda: next((p for p in bench.tuner_processes() if p.pid != but), None))

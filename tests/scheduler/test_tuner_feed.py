@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.algorithm import AlgorithmSpec
+from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import PASSING_HOLDS, HoldCode
-from nni_manager.scheduler.tuning import feed, watched_tuner
+from nni_manager.scheduler.tuning import watched_tuner
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments
@@ -158,7 +158,6 @@ async def test_results_come_before_the_next_proposal(monkeypatch: Patch, path: P
 
 @pytest.mark.parametrize("verb", ["start", "propose", "learn"])
 async def test_restarted_process_gets_every_result_once(monkeypatch: Patch, path: Path, verb: str) -> None:
-    monkeypatch.setattr(feed, "_START_WAITS_S", (0.0, 0.0))
     script = Script()
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.want(1)
@@ -235,15 +234,36 @@ async def test_start_without_a_free_process_is_tried_again(monkeypatch: Patch, p
         assert (script.started, script.shortages, at.feed.silence, at.feed.failure) == (1, 0, None, None)
 
 
-async def test_tuner_that_dies_at_its_start_is_restarted_after_a_pause(monkeypatch: Patch, path: Path) -> None:
-    monkeypatch.setattr(feed, "_START_WAITS_S", (0.3, 0.3))
+@pytest.mark.parametrize(
+    "last_words",
+    [
+        "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Resource temporarily unavailable",
+        "RuntimeError: can't start new thread",
+        "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+    ],
+)
+@pytest.mark.parametrize("error", [TunerDied, TunerRaised])
+async def test_shortage_before_the_first_answer_is_waited_for(
+    monkeypatch: Patch, path: Path, error: type[TunerError], last_words: str
+) -> None:
+    monkeypatch.setattr(watched_tuner, "WAITS_S", (0.01,))
     script = Script()
-    script.next["start"] = [died(), died()]
+    script.next["start"] = [error("the tuner's process ended (exit code 1)", last_words) for _ in range(9)]
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.want(1)
-        begun_s = time.monotonic()
+        await at.until(lambda: at.feed.silence)
+        assert at.feed.silence is not None and "raise the limits of processes" in at.feed.silence.sentence
         await at.proposed(1)
-        assert time.monotonic() - begun_s >= 0.6 and script.started == 3
+        assert (script.started, at.feed.silence, at.feed.failure) == (10, None, None)
+
+
+async def test_shortage_after_the_first_answer_is_a_failure(monkeypatch: Patch, path: Path) -> None:
+    """The algorithm itself may have used everything up."""
+    script = Script()
+    script.next["propose"] = [TunerRaised("RuntimeError: can't start new thread")]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.until(lambda: at.feed.failure)
 
 
 @pytest.mark.parametrize("verb", ["start", "propose", "learn"])

@@ -28,6 +28,15 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, OSError) and (error.errno in ERRORS or error.errno == _OF_UVLOOP)
 
 
+#: What processes write that a shortage ends: Python, its threads, and OpenBLAS.
+_WORDS = (_NO_THREAD, "pthread_create failed", *("[Errno {}]".format(number) for number in sorted(ERRORS)))
+
+
+def is_named_in(text: str) -> bool:
+    """Whether the last words of a process name a shortage."""
+    return any(words in text for words in _WORDS)
+
+
 def tried_again(start: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
     """The result of `start`, which is called again while a shortage prevents it. Blocks for up to `patience_s` seconds,
     then raises the last error; other errors are raised at once."""

@@ -12,12 +12,12 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
-from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
+from nni_manager.domain.errors import TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Hold, HoldCode, LiveSpec
 from nni_manager.domain.results import direction
 from nni_manager.domain.space.parameters import Proposal
@@ -28,14 +28,13 @@ from nni_manager.scheduler.tuning.judgeable_results import JudgeableResults
 from nni_manager.scheduler.tuning.watched_tuner import WatchedTuner
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments, history, trials
+from trial_runner.wire import shortage
 
 log = logging.getLogger(__name__)
 
 #: Deaths of the process, and the seconds within which they put the experiment on hold.
 MAX_DEATHS = 3
 DEATHS_WITHIN_S = 600.0
-#: Seconds before the next start of a process that died before it had started, which a shortage may have ended.
-_START_WAITS_S = (2.0, 5.0)
 #: Bounds of the number of proposals requested ahead of need (`trialConcurrency`), from tuners that allow it. The lower
 #: bound saves short trials a call for every second one.
 MIN_AHEAD, MAX_AHEAD = 16, 32
@@ -211,7 +210,10 @@ class TunerFeed:
                 await self._work.wait()
                 self._work.clear()
                 if self.failure is None:
-                    await self._survive(self._turn)
+                    try:
+                        await self._turn()
+                    except TunerError as error:
+                        await self._survive(error)
                 if self._resting and not self._work.is_set():
                     await self._drop_tuner()
         finally:
@@ -351,19 +353,20 @@ class TunerFeed:
 
     # Failures
 
-    async def _survive(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """Runs `turn`; a failure of the tuner becomes a hold or a restart."""
-        try:
-            await turn()
-        except TunerRaised as error:
+    async def _survive(self, error: TunerError) -> None:
+        """Makes a hold or a restart of the tuner's failure."""
+        if not self._has_started and shortage.is_named_in(f"{error} {error.details}"):
+            await self._tuner.outlast(error)
+            self._work.set()
+        elif isinstance(error, TunerRaised):
             log.error("the tuner or assessor failed: %s", error)
             write_text(log, logging.ERROR, "the tuner or assessor", error.details, "tuner")
             await self._fail(HoldCode.TUNER_RAISED, f"the tuner or assessor failed: {error}", error)
-        except TunerDied as error:
+        else:
             log.error("%s", error)
             await self._after_death(error)
 
-    async def _after_death(self, error: TunerDied) -> None:
+    async def _after_death(self, error: TunerError) -> None:
         now = time.monotonic()
         self._deaths.append(now)
         while now - self._deaths[0] > DEATHS_WITHIN_S:
@@ -372,8 +375,6 @@ class TunerFeed:
             await self._fail(HoldCode.TUNER_DIED, f"{error}, {len(self._deaths)} times in ten minutes", error)
         else:
             await self._drop_tuner()
-            if not self._has_started:
-                await asyncio.sleep(_START_WAITS_S[len(self._deaths) - 1])
             self._work.set()
 
     async def _fail(self, code: HoldCode, sentence: str, error: TunerError) -> None:

@@ -46,11 +46,14 @@ class TunerHost:
         log_file: Path,
         stack_file: Path,
         on_news: Callable[[], object],
+        log_begin: int,
     ) -> None:
+        """`log_begin`: the size in bytes of the log file, to which earlier processes may have written."""
         self._process = process
         self._on_news = on_news
         self._mark = mark
         self._log_file = log_file
+        self._log_begin = log_begin
         self._stack_file = stack_file
         self._number = 0
         #: Request → its answer.
@@ -86,6 +89,7 @@ class TunerHost:
         try:
             os.makedirs(log_folder, mode=0o700, exist_ok=True)
             with os.fdopen(foreign_files.open_file(str(log_folder), log_file.name, _APPENDING), "ab") as errors:
+                log_begin = os.fstat(errors.fileno()).st_size
                 nni_format.nni_log_name(log_file)
                 process = await asyncio.create_subprocess_exec(
                     *command,
@@ -99,7 +103,7 @@ class TunerHost:
         except OSError as error:
             kind = TunerNotStarted if is_shortage(error) else TunerDied
             raise kind(f"the tuner cannot be started with {command[0]}: {error}") from error
-        return cls(process, mark, log_file, stack_file, on_news)
+        return cls(process, mark, log_file, stack_file, on_news, log_begin)
 
     @property
     def pid(self) -> int:
@@ -201,7 +205,12 @@ class TunerHost:
     async def _died(self) -> TunerDied:
         code = await self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return TunerDied(f"the tuner's process ended ({how})", _text_of(self._log_file)[-4000:])
+        folder, name = str(self._log_file.parent), self._log_file.name
+        with suppress(OSError):  # removed: the reason is missing
+            written = foreign_files.size(folder, name) - self._log_begin
+            words = foreign_files.tail(folder, name, min(4000, max(0, written))).decode(errors="replace")
+            return TunerDied(f"the tuner's process ended ({how})", words)
+        return TunerDied(f"the tuner's process ended ({how})")
 
     def _kill(self) -> None:
         """Ends the process, which is unusable without its pipes."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.domain.errors import TunerDied, TunerNotStarted
+from nni_manager.domain.errors import TunerDied, TunerError, TunerNotStarted
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuning.host import HostPlace, TunerHosts
@@ -78,7 +78,13 @@ class WatchedTuner:
             await hosts.close(kill=kill or self.silence is not None)
         self.silence = None
 
-    def _note_shortage(self, error: TunerNotStarted) -> None:
+    async def outlast(self, error: TunerError) -> None:
+        """Ends processes that a shortage kept from their first answer, and waits until the next start, with a hold."""
+        await self.end(kill=True)
+        self._note_shortage(error)
+        await asyncio.sleep(WAITS_S[-1])
+
+    def _note_shortage(self, error: TunerError) -> None:
         if self.silence is None:
             log.warning("%s; it is tried again until it succeeds", error)
         sentence = (
