@@ -220,6 +220,8 @@ class Host:
     deliver: Deliver
     #: Bytes stored per outbox, for the named jobs and every job that is accepted and still open.
     followed: Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, int]]]]
+    #: Bytes stored per outbox of one job.
+    stored: Callable[[str], Awaitable[Mapping[str, int]]]
     #: Shared by experiments: the keeper of this machine, accounts, clusters, and places of machines.
     connections: Connections
     #: The experiment's folder; an adapter keeps its files in a subfolder with the service's name.

@@ -207,7 +207,7 @@ class Pull:
         """Hands results over; answers the number of stretches, at most `_MOST_STRETCHES`, and the error of an outbox
         that cannot be read, which costs no other."""
         if attempt.offsets is None:
-            attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
+            attempt.offsets = dict(await self._host.stored(attempt.job_name))
         count, trouble, offsets = 0, None, attempt.offsets
         is_last = end is not None or attempt.give_up_at is not None
         known = [*offsets, *(end.outboxes or () if end is not None else ())]

@@ -27,6 +27,7 @@ from tests.benchmarks import (
     start_and_stop,
     thousand,
     throughput,
+    width,
 )
 from tests.benchmarks.pages import crowd, looked_at, watched
 from tests.benchmarks.table import Table
@@ -44,6 +45,7 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
     "programs": programs.measure,
     "reporters": programs.many_reporters,
     "thousand": thousand.measure,
+    "width": width.measure,
     "kubernetes": kubernetes.measure,
     "metrics": metrics.measure,
     "status": reads.check_status,

@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -45,8 +45,8 @@ class World:
         async def nothing() -> Path:
             raise AssertionError("its code was fetched")
 
-        async def followed(names: Any) -> dict[str, dict[str, int]]:
-            return {name: {protocol.MAIN_OUTBOX: STORED} for name in names}
+        async def stored(name: str) -> dict[str, int]:
+            return {protocol.MAIN_OUTBOX: STORED}
 
         async def greet(job: str, version: str | None, channel: str, **_: Any) -> None:
             self.greeted.append(channel)
@@ -63,7 +63,8 @@ class World:
             service="s",
             wake=lambda name: None,
             deliver=deliver,
-            followed=followed,
+            followed=cast(Any, None),
+            stored=stored,
             connections=Connections(),
             folder=self._folder,
             code=nothing,

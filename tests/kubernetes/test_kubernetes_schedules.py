@@ -72,6 +72,7 @@ class Stage:
                 wake=wake,
                 deliver=nothing,
                 followed=nothing,
+                stored=nothing,
                 connections=connections,
                 folder=folder,
                 code=nothing,

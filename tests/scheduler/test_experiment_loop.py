@@ -155,6 +155,7 @@ class AtWork:
             wake=wake,
             deliver=self.messages.deliver,
             followed=lambda names: self.database.read(lambda c: jobs.followed(c, service, names)),
+            stored=lambda job_name: self.database.read(lambda c: jobs.offsets(c, job_name)),
             connections=Connections(),
             folder=self.path.parent,
             code=cast(Any, None),

@@ -39,6 +39,7 @@ class Bench:
             wake=lambda name: self.observer.wake(name),
             deliver=cast(Any, None),
             followed=cast(Any, None),
+            stored=cast(Any, None),
             connections=Connections(),
             folder=Path(),
             code=cast(Any, None),

@@ -46,6 +46,7 @@ class Watch:
             wake=lambda name: self.observer.wake(name),
             deliver=deliver,
             followed=cast(Any, None),
+            stored=cast(Any, None),
             connections=Connections(),
             folder=Path(),
             code=cast(Any, None),

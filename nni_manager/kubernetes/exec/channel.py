@@ -235,7 +235,7 @@ class Attempt:
 
     async def _read(self, pod: Object) -> bool:
         if self._offsets is None:
-            self._offsets = dict((await self._host.followed([self.memory.job_name]))[self.memory.job_name])
+            self._offsets = dict(await self._host.stored(self.memory.job_name))
         logs = await asyncio.to_thread(_sizes, self._logs)
         question = protocol.encode({"outboxes": self._offsets, "logs": logs})
         data = await self._channel.execute(pod, "read", question)
@@ -275,7 +275,7 @@ class Attempt:
             self._is_over = True
             return False
         self._container = container
-        self._offsets = dict((await self._host.followed([self.memory.job_name]))[self.memory.job_name])
+        self._offsets = dict(await self._host.stored(self.memory.job_name))
         return True
 
     async def _take_lines(self, frame: Mapping[str, Any]) -> bool:

@@ -74,6 +74,7 @@ class Recorder:
             wake=self._wake,
             deliver=self._deliver,
             followed=self._followed,
+            stored=self._stored_of,
             connections=self.connections,
             folder=self.folder,
             code=self._code,
@@ -112,6 +113,9 @@ class Recorder:
 
     async def _followed(self, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
         return {name: dict(self._offsets.get(name, {})) for name in self._accepted.union(names)}
+
+    async def _stored_of(self, job_name: str) -> Mapping[str, int]:
+        return dict(self._offsets.get(job_name, {}))
 
     async def _code(self) -> Path:
         return self.code_archive

@@ -111,6 +111,6 @@ class SimulatedReports:
 
     async def _stored_bytes(self, job_name: str) -> int:
         if job_name not in self._stored:
-            offsets = (await self._host.followed([job_name]))[job_name]
+            offsets = await self._host.stored(job_name)
             self._stored[job_name] = offsets.get(protocol.MAIN_OUTBOX, 0)
         return self._stored[job_name]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nni_manager.config import admission, credentials
 from nni_manager.domain.errors import BadCredentials, InvalidInput, NniManagerError, PlatformUnavailable
@@ -53,7 +53,8 @@ def standalone_host(
         service=service,
         wake=lambda _: None,
         deliver=_deliver,
-        followed=_followed,
+        followed=_nothing_stored,
+        stored=_nothing_stored,
         connections=connections,
         folder=folder,
         code=partial(_code, folder, service),
@@ -70,7 +71,7 @@ async def _deliver(*_: object, **__: object) -> Delivery:
     return Delivery(resend=False)
 
 
-async def _followed(_: object) -> dict[str, dict[str, int]]:
+async def _nothing_stored(_: object) -> Mapping[str, Any]:
     return {}
 
 

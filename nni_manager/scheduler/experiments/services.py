@@ -182,6 +182,7 @@ class Services:
             wake=wake,
             deliver=messages.deliver,
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
+            stored=lambda job_name: database.read(lambda c: jobs.offsets(c, job_name)),
             connections=self._build.shared.connections,
             folder=self._build.folder.path,
             code=self._code[name].path,

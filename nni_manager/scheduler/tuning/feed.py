@@ -351,8 +351,6 @@ class TunerFeed:
             self.judged_bad += stops
             self._wake()
 
-    # Failures
-
     async def _survive(self, error: TunerError) -> None:
         """Makes a hold or a restart of the tuner's failure."""
         if not self._has_started and shortage.is_named_in(f"{error} {error.details}"):

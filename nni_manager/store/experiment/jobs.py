@@ -237,13 +237,13 @@ def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
+#: Whether an attempt, open or missed, has an accepted job; the parameter is the service.
+_UNDECIDED = f"forgotten = 0 AND handle IS NOT NULL AND service = ? AND (closed = 0 OR {MISSED})"
+
+
 def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
     """Accepted jobs of a training service, of open and missed attempts."""
-    rows = connection.execute(
-        "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND handle IS NOT NULL AND service = ?"
-        f" AND (closed = 0 OR {MISSED})",
-        (service,),
-    )
+    rows = connection.execute(f"SELECT job_name, handle FROM attempts WHERE {_UNDECIDED}", (service,))
     return [JobHandle.parse(*row) for row in rows]
 
 
@@ -261,8 +261,18 @@ def has_undecided_elsewhere(connection: sqlite3.Connection) -> bool:
 
 def followed(connection: sqlite3.Connection, service: str, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
     """Job name → bytes stored per outbox, for the service's undecided jobs and those in `also`."""
-    names = dict.fromkeys([*(handle.job_name for handle in undecided(connection, service)), *also])
-    return {name: offsets(connection, name) for name in names}
+    rows = connection.execute(
+        "SELECT a.job_name, o.name, o.offset - o.base"
+        f" FROM (SELECT trial_id, number, job_name FROM attempts WHERE {_UNDECIDED}) a"
+        " LEFT JOIN outboxes o ON o.trial_id = a.trial_id AND o.attempt = a.number",
+        (service,),
+    )
+    found: dict[str, dict[str, int]] = {}
+    for job_name, outbox, offset in rows:
+        of_job = found.setdefault(job_name, {})
+        if outbox is not None:
+            of_job[outbox] = offset
+    return found | {name: offsets(connection, name) for name in also if name not in found}
 
 
 def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:
