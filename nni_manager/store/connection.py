@@ -15,6 +15,11 @@ from trial_runner.wire.descriptors import Descriptor
 
 Connection = sqlite3.Connection
 
+
+class WritingConnection(sqlite3.Connection):
+    """A connection for writing. Modules keep what they have read of it by a weak reference."""
+
+
 #: Seconds that SQLite waits for a lock before it raises.
 _BUSY_TIMEOUT_S = 0.25
 #: Primary result codes of conditions that end by themselves.
@@ -36,8 +41,14 @@ def connect(path: Path, *, is_durable: bool = False) -> Connection:
     """A connection for writing. WAL with `synchronous=NORMAL`: a crash of the process loses nothing; a power failure
     loses the last commits, which are read again from the outboxes. `is_durable`: a power failure loses nothing."""
     synchronous = "FULL" if is_durable else "NORMAL"
-    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    return _set(connection, "journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON")
+    connection = sqlite3.connect(
+        path,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=WritingConnection,
+    )
+    return _set(connection, "journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON", "temp_store=MEMORY")
 
 
 def connect_readonly(path: Path, *, may_change: bool = False) -> Connection:

@@ -18,7 +18,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.domain.results import direction
 from nni_manager.domain.results.final_result import ReportedResult
 from nni_manager.domain.trial import OpenTrial
-from nni_manager.store.experiment import experiments, jobs, runners, services, trials
+from nni_manager.store.experiment import experiments, jobs, kept_trials, runners, services, trials
 from trial_runner import protocol
 
 
@@ -37,7 +37,7 @@ def load(
     running job only through its runner's posts; `first_ended`: number of the earliest ended trials to load;
     `removing`: trials whose checkpoints are being removed; `ready`: training service → whether it is connected."""
     experiment = experiments.load(connection)
-    open_trials = trials.load_open(connection)
+    open_trials = kept_trials.load(connection)
     failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, by_runner)]
     few = experiment.ended_trials < first_ended
     holds = services.holds(connection)

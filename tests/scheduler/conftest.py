@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.store.connection import connect
+from nni_manager.store.connection import WritingConnection, connect
 from nni_manager.store.experiment import experiments
 from nni_manager.store.migrate import migrate
 
@@ -37,7 +37,7 @@ def in_memory(template: Path) -> Callable[[], sqlite3.Connection]:
 
     def make() -> sqlite3.Connection:
         source = sqlite3.connect(template)
-        connection = sqlite3.connect(":memory:", isolation_level=None)
+        connection = sqlite3.connect(":memory:", isolation_level=None, factory=WritingConnection)
         source.backup(connection)
         source.close()
         return connection

@@ -20,7 +20,7 @@ from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState
 from nni_manager.scheduler.turns.turn import Seen, take_turn
-from nni_manager.store.experiment import experiments, services, trials
+from nni_manager.store.experiment import experiments, kept_trials, services, trials
 from tests.scheduler.pictures import hold, spec
 from tests.store.life import add_with
 
@@ -139,6 +139,7 @@ class World:
         assert self.spec.max_trial_number is None or stored <= self.spec.max_trial_number
         assert len(self.told) == len(set(self.told))
         still_open = trials.load_open(self.connection)
+        assert kept_trials.load(self.connection) == still_open
         assert not still_open or row.status not in (ExperimentStatus.DONE, ExperimentStatus.STOPPED)
         assert all(t.status is not TrialStatus.WAITING or t.wait_code for t in still_open), "a wait without a reason"
         open_names = {t.job.job_name for t in still_open if t.job is not None}
