@@ -213,10 +213,14 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         async with self._disk():
             jobs = await self._jobs.find(names)
         processes = await self._processes.find(names) if self._processes is not None else {}
-        return {
-            handle: await self._look(jobs.get(handle.job_name), handle.job_name, processes.get(handle.job_name))
-            for handle in handles
-        }
+        looks = (self._look(jobs.get(name), name, processes.get(name)) for name in names)
+        found = await asyncio.gather(*looks, return_exceptions=True)  # none goes on behind an error of another
+        reports: dict[JobHandle, Observation] = {}
+        for handle, report in zip(handles, found, strict=True):
+            if isinstance(report, BaseException):
+                raise report
+            reports[handle] = report
+        return reports
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         await self._ask("cancel")

@@ -310,7 +310,7 @@ def _start_reason(snapshot: Snapshot, job: Attempt) -> Wait:
 def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decisions) -> None:
     """Sets a trial's wait reason; a sentence that changes often is written once a second."""
     is_same_code = trial.wait_code == wait.code
-    if is_same_code and (trial.wait_sentence, trial.wait_details) == (wait.sentence, json.dumps(wait.details)):
+    if is_same_code and trial.wait_sentence == wait.sentence and trial.wait_details == json.dumps(wait.details):
         return
     next_ms = trial.wait_ms + _WAIT_EVERY_MS
     if is_same_code and snapshot.here.now_ms < next_ms:

@@ -86,7 +86,7 @@ def return_to_intent(connection: sqlite3.Connection, job_name: str) -> bool:
     cursor = connection.execute(
         "UPDATE attempts SET state = 'INTENT', handle = NULL, unreachable_ms = NULL, unreachable = ''"
         f" WHERE job_name = ? AND state IN ('INTENT', 'PENDING') AND closed = 0 AND NOT {_HAS_REPORTED}"
-        " AND trial_id IN (SELECT id FROM trials WHERE asked = '')",
+        " AND EXISTS (SELECT 1 FROM trials t WHERE t.id = attempts.trial_id AND t.asked = '')",
         (job_name,),
     )
     return cursor.rowcount > 0
@@ -115,7 +115,8 @@ def mark_lost(connection: sqlite3.Connection, trial_id: str, number: int, messag
 #: count.
 MISSED = (
     f"closed = 1 AND forgotten = 0 AND given_up = '{PLATFORM}' AND unreachable_ms IS NOT NULL AND handle IS NOT NULL"
-    " AND trial_id IN (SELECT id FROM trials WHERE status IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
+    " AND EXISTS (SELECT 1 FROM trials t WHERE t.id = attempts.trial_id"
+    " AND t.status IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
 )
 
 

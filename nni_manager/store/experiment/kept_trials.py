@@ -23,7 +23,6 @@ CREATE TEMP TRIGGER {table}_{event} AFTER {event} ON main.{table} BEGIN
     INSERT OR IGNORE INTO changed_trials VALUES ({row}.{id});
 END;
 """
-_CHANGED = f"{trials.OPEN} AND t.id IN (SELECT id FROM changed_trials)"
 
 
 class _Kept:
@@ -75,5 +74,5 @@ def _read_changed(connection: sqlite3.Connection, kept: _Kept) -> None:
         return
     for id_ in changed:
         kept.trials.pop(id_, None)
-    kept.trials |= {trial.id: trial for trial in map(trials.open_trial, connection.execute(_CHANGED))}
+    kept.trials |= {trial.id: trial for trial in trials.load_open(connection, among="changed_trials")}
     kept.ordered = tuple(sorted(kept.trials.values(), key=lambda trial: trial.sequence_id))

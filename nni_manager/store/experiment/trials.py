@@ -22,23 +22,24 @@ from nni_manager.domain.trial import OpenTrial, StopRequest
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment.jobs import ATTEMPT_COLUMNS
 
-OPEN = f"""
+#: `source`: the table of trials as `t`, or a join that has them.
+_OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
        t.wait_sentence, t.wait_details, t.wait_ms, t.final_data IS NOT NULL, t.further_finals,
        t.continues,
        {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
-FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
-WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN')
+FROM {{source}} LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
+WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
 """
 
 
-def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
-    """All trials that have not ended, oldest first."""
-    return tuple(map(open_trial, connection.execute(f"{OPEN} ORDER BY t.sequence_id")))
+def load_open(connection: sqlite3.Connection, among: str = "") -> tuple[OpenTrial, ...]:
+    """The trials that have not ended, oldest first. `among`: a table with the ids of those to load; empty: all."""
+    source = f"{among} CROSS JOIN trials t ON t.id = {among}.id" if among else "trials t"
+    return tuple(map(_open_trial, connection.execute(_OPEN.format(source=source))))
 
 
-def open_trial(row: tuple[Any, ...]) -> OpenTrial:
-    """A row of `OPEN`."""
+def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     id_, sequence_id, status, record, created, started, attempt, asked, *rest = row
     wait_code, wait_sentence, wait_details, wait_ms, has_final, further_finals, continues, *job = rest
     return OpenTrial(
