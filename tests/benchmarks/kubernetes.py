@@ -22,11 +22,12 @@ from typing import Any
 import psutil
 
 from tests.benchmarks import subject
-from tests.benchmarks.table import Table, at_most
+from tests.benchmarks.table import FLOOR, Table, at_most
 from tests.certificates import Authority
 from tests.live_daemon import Daemon
 
 TRIALS, AT_ONCE = 200, (20, 100)
+WIDE = (100, 500)
 #: Bare shell: what the trials themselves take is no figure.
 COMMAND = """sleep 2; echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"; echo done"""
 _LOOK_S = 0.01
@@ -42,6 +43,24 @@ def measure(folder: Path, table: Table) -> None:
             cluster.tell("fork", selector="forked=yes")
             _run(daemon, cluster, place, trials=2, at_once=2)  # connects, and makes what is made once
             _measure(table, daemon, cluster, place, is_tls=is_tls)
+    narrow = _wide(folder, WIDE[0])
+    for at_once in WIDE:
+        cpu_ms = narrow if at_once == WIDE[0] else _wide(folder, at_once)
+        name = f"CPU ms of the daemon a trial, {at_once:,} pods at a time that only take 30 s; floor: {WIDE[0]}"
+        table.row(name, cpu_ms, at_most(1.5, FLOOR), floor=narrow)
+
+
+def _wide(folder: Path, at_once: int) -> float:
+    """CPU milliseconds of the daemon for a trial whose pod runs no process, as thousands would not fit here."""
+    place = folder / f"wide-{at_once}"
+    place.mkdir()
+    with _cluster(place) as cluster, _daemon(place, is_tls=True) as daemon:
+        cluster.tell("pretend", selector="forked=yes", seconds=30)
+        before_s = _cpu_s(daemon)
+        id_ = daemon.create(_config(cluster, trials=at_once, at_once=at_once), place / "ours" / "code")
+        state = daemon.wait(id_, "DONE", timeout_s=500)
+        assert state["counts"] == {"SUCCEEDED": at_once}
+        return (_cpu_s(daemon) - before_s) / at_once * 1000
 
 
 def _measure(table: Table, daemon: Daemon, cluster: _Cluster, folder: Path, *, is_tls: bool) -> None:
