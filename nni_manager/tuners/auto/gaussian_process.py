@@ -51,6 +51,8 @@ class GaussianProcess:
         self._factor = np.linalg.inv(np.linalg.cholesky(matrix))
         self._weights = self._factor.T @ (self._factor @ values)
         self._variance = _variance(values, self._weights)
+        #: Estimated standard deviation of the noise of a value.
+        self.noise = math.sqrt(self._variance * math.exp(fitted.noise))
 
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the function, without noise, for each row."""

@@ -7,12 +7,14 @@ Carraro, "Kriging Is Well-Suited to Parallelize Optimization", 2010). Trials tha
 
 Losses are put on the one of several scales that has the greatest density of the losses themselves; for that the density
 of the scaled ones is multiplied by the slope of the scale (E. Snelson, C. E. Rasmussen, Z. Ghahramani, "Warped Gaussian
-Processes", 2003).
+Processes", 2003). A logarithm that resolves less than the noise of the results is not considered.
+
+Where results are noisy, many proposals are for the place of the best expected result, instead of the greatest expected
+improvement: then the trial with the best result is good by more than luck.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 
@@ -26,6 +28,8 @@ from nni_manager.tuners.learning import Units
 
 #: Share of proposals that are looked for near the best results.
 _NEAR = 0.5
+#: Share of proposals for the best expected result, for noise of one deviation of all results; and the greatest share.
+_FOR_BEST, _FOR_BEST_MOST = 2.0, 0.9
 #: How many of the best rows candidates are drawn around.
 _ELITES = 10
 #: Up to so many results the hyperparameters are fitted anew with each one; then with every so many.
@@ -50,12 +54,14 @@ class Model:
     def _best_row(self, rows: Array, losses: Array, running: Array, generator: np.random.Generator) -> Array:
         lattice = self._lattice
         process, known = self._process(rows, losses, running)
-        expected, _ = process.predict(lattice.features(known))
-        elites, best = known[np.argsort(expected, kind="stable")[:_ELITES]], float(np.min(expected))
+        expected, _ = process.predict(lattice.features(rows))  # of running trials there is only hope
+        elites, best = rows[np.argsort(expected, kind="stable")[:_ELITES]], float(np.min(expected))
         seen = {row.tobytes() for row in lattice.settle(known)}
+        is_for_best = generator.random() < min(_FOR_BEST * process.noise, _FOR_BEST_MOST)
 
         def score(candidates: Array) -> Array:
-            improvement = acquisition.log_expected_improvement(*process.predict(lattice.features(candidates)), best)
+            mean, deviation = process.predict(lattice.features(candidates))
+            improvement = -mean if is_for_best else acquisition.log_expected_improvement(mean, deviation, best)
             repeated = np.array([row.tobytes() in seen for row in candidates])
             return np.where(repeated, -np.inf, improvement)
 
@@ -84,24 +90,31 @@ class Model:
 
     def _best_fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
         features, groups = self._lattice.features(rows), self._lattice.groups
-        most, chosen = -math.inf, None
-        for offset in _OFFSETS:
+        plain = _Warp(losses, None)
+        fitted = gaussian_process.fit(features, plain.values, groups)
+        noise = GaussianProcess(features, plain.values, groups, fitted).noise * plain.deviation
+        most = fitted.density + plain.log_slope
+        chosen: tuple[Hyperparameters, float | None] = fitted, None
+        for offset in (offset for offset in _OFFSETS if offset >= _RESOLVED * noise):
             warp = _Warp(losses, offset)
             fitted = gaussian_process.fit(features, warp.values, groups)
-            if chosen is None or fitted.density + warp.log_slope > most:
+            if fitted.density + warp.log_slope > most:
                 most, chosen = fitted.density + warp.log_slope, (fitted, offset)
-        assert chosen is not None
         return chosen
 
 
-#: Offsets of the logarithm, in spreads of the better half of the losses; None: no logarithm.
-_OFFSETS: tuple[float | None, ...] = (None, 1.0, 0.1, 0.01)
+#: Offsets of the logarithm, in spreads of the better half of the losses; and the least of them, in deviations of noise.
+_OFFSETS = (1.0, 0.1, 0.01)
+_RESOLVED = 2.0
 #: What is worse than so many spreads of the better half counts as being as bad as that.
 _WORST = 5.0
 
 
 class _Warp:
-    """One scale, made for the given losses: on it they have mean 0 and deviation 1. Infinite ones are as the worst."""
+    """One scale, made for the given losses: on it they have mean 0 and deviation 1. Infinite ones are as the worst.
+
+    `offset`: of the logarithm; None: there is no logarithm.
+    """
 
     def __init__(self, losses: Array, offset: float | None) -> None:
         finite = losses[np.isfinite(losses)]
@@ -111,7 +124,8 @@ class _Warp:
         known = np.where(np.isfinite(losses), losses, float(np.max(finite)))
         relative = np.minimum((known - least) / spread, _WORST)
         bent = relative if offset is None else np.log(relative + offset)
-        deviation = max(float(np.std(bent)), 1e-12)
+        #: Standard deviation of the losses before the last scaling, to 1.
+        self.deviation = deviation = max(float(np.std(bent)), 1e-12)
         #: The losses on this scale.
         self.values: Array = (bent - float(np.mean(bent))) / deviation
         slopes = 0.0 if offset is None else -float(np.sum(np.log(relative + offset)))
