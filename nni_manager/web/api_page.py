@@ -19,7 +19,7 @@ _MODEL = "#/components/schemas/"
 async def _page(request: Request) -> Response:
     describe = context_of(request).describe_api
     if describe is None:
-        raise NotFound("the API is not described here; the service of `nni-manager serve` has the page /docs")
+        raise NotFound("this address does not describe the API; open /docs on the address of `nni-manager serve`")
     document = describe()
     schemas = document.get("components", {}).get("schemas", {})
     return render(request, "docs.html", info=document["info"], groups=groups(document), schemas=schemas, types=types)

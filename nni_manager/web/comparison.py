@@ -56,9 +56,9 @@ def _ids(request: Request) -> list[str]:
     ids = list(dict.fromkeys(text.strip() for text in given if text.strip()))
     for id_ in ids:
         if EXPERIMENT_ID.fullmatch(id_) is None:
-            raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+            raise NotFound(f"{id_!r} is not an experiment id; the start page lists all experiments")
     if len(ids) > MOST:
-        raise InvalidInput(f"ids: at most {MOST} experiments are compared, not {len(ids)}; leave some out")
+        raise InvalidInput(f"ids: {len(ids)} experiments cannot be compared, at most {MOST}; leave some out")
     return ids
 
 
@@ -132,12 +132,12 @@ def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
     best = {"best trial": found.best.trial_id} if found.best else {}
     return {
         "best result": found.best.value if found.best else "none yet",
-        "best means": found.summary.direction_words if found.summary.has_one_direction else "one for each objective",
+        "direction": found.summary.direction_words if found.summary.has_one_direction else "several objectives",
         **best,
-        "trials that have ended": ended(found.counts),
-        "limit of trials": "no limit" if limit is None else limit,
+        "ended trials": ended(found.counts),
+        "maximum number of trials": "no limit" if limit is None else limit,
         **counts,
-        "time at work": duration(found.exec_ms),
+        "time active": duration(found.exec_ms),
         "created": formats.moment(entry.created_ms),
     }
 

@@ -29,7 +29,7 @@ CHANGEABLE = {
     "maxTrialNumber": "a whole number; empty: no limit",
     "maxExperimentDuration": "such as 90m, 2h or 1d; empty: no limit",
     "trialConcurrency": "a whole number",
-    _SPACE: "as JSON; the next trials that the tuner makes are of it",
+    _SPACE: "a JSON object; applies to trials that the tuner proposes from now on",
 }
 
 
@@ -124,7 +124,7 @@ def _check(request: Request, fields: Mapping[str, object]) -> None:
     """Raises Conflict for a closed experiment, InvalidInput or ConfigInvalid for a limit that cannot be."""
     experiment = context_of(request).commands.at_work(experiment_id(request))
     if experiment is None:
-        raise Conflict("the experiment is stopped; resume it, then change its limits")
+        raise Conflict("the experiment is stopped; resume it before you change its limits")
     experiment_file.change(experiment.spec, fields)
 
 
@@ -183,11 +183,11 @@ def _space_of(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except RecursionError:
-        raise InvalidInput(f"{_SPACE}: is nested too deep") from None
+        raise InvalidInput(f"{_SPACE}: is nested too deeply") from None
     except ValueError as error:
         raise InvalidInput(f"{_SPACE}: is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidInput(f"{_SPACE}: must be a JSON object that has each parameter by its name")
+        raise InvalidInput(f"{_SPACE}: must be a JSON object with parameter names as keys")
     return found
 
 

@@ -91,7 +91,7 @@ async def _resume(request: Request) -> Response:
 async def _kill(request: Request) -> Response:
     id_, trial_id = experiment_id(request), request.path_params["trial_id"]
     if TRIAL_ID.fullmatch(trial_id) is None:
-        raise NotFound(f"{trial_id!r} is no trial id; the experiment's page lists its trials")
+        raise NotFound(f"{trial_id!r} is not a trial id; the experiment's page lists its trials")
     await context_of(request).commands.kill_trial(id_, trial_id)
     return await back(request)
 

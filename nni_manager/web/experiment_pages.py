@@ -118,9 +118,9 @@ def notices_of(found: Overview, status: ExperimentStatus, now: Progress, no_more
         *(_warning(one) for one in found.warnings),
     ]
     if no_more_trials:
-        step = "raise the limit to go on" if status.is_active or status is ExperimentStatus.DONE else ""
+        step = "raise the limit to continue" if status.is_active or status is ExperimentStatus.DONE else ""
         step = step if "is reached" in no_more_trials else ""
-        notices.append(Notice(level=Level.INFO, sentence=f"no more trials are made: {no_more_trials}", step=step))
+        notices.append(Notice(level=Level.INFO, sentence=f"no more trials are created: {no_more_trials}", step=step))
     return sorted(notices, key=lambda notice: notice.level)
 
 
@@ -133,7 +133,7 @@ def _holds(hold: Hold | None) -> Iterator[Notice]:
     if hold is None:
         return
     waits = hold.code in _WAITS
-    step = "it goes on by itself" if waits else "mend the cause, then press Resume"
+    step = "the experiment continues automatically" if waits else "fix the cause, then press Resume"
     level = Level.WAIT if waits else Level.ACT
     yield Notice(level=level, sentence=f"on hold: {hold.sentence}", step=step, code=hold.code, details=hold.details)
 
@@ -142,7 +142,7 @@ def _errors(found: Overview) -> Iterator[Notice]:
     for sentence in found.errors:
         if found.hold is None or sentence != found.hold.sentence:
             is_error = found.row.status is ExperimentStatus.ERROR and sentence == found.row.error
-            step = "mend the cause, then press Resume" if is_error else ""
+            step = "fix the cause, then press Resume" if is_error else ""
             yield Notice(level=Level.ACT, sentence=sentence, step=step, page="log")
 
 
@@ -150,17 +150,17 @@ def _services(found: Overview) -> Iterator[Notice]:
     for service in found.services:
         if service.status is ServiceStatus.AWAY:
             sentence = f"{service.name} is away: {service.sentence}"
-            yield Notice(level=Level.WAIT, sentence=sentence, step="its trials go on when it answers again")
+            yield Notice(level=Level.WAIT, sentence=sentence, step="its trials continue when it answers again")
         elif service.status is ServiceStatus.ON_HOLD and not found.hold:
             sentence = f"{service.name} is on hold: {service.sentence}"
-            yield Notice(level=Level.ACT, sentence=sentence, step="mend the cause, then press Resume")
+            yield Notice(level=Level.ACT, sentence=sentence, step="fix the cause, then press Resume")
 
 
 def _failures(found: Overview, now: Progress) -> Iterator[Notice]:
     count, common = failed(found.counts), found.summary.common_failure
     if not count or common is None:
         return
-    alike = f", {common.trials} of them alike" if count > 1 else ""
+    alike = f", {common.trials} with the same failure" if count > 1 else ""
     sentence = f"{count} of {now.ended} trials failed{alike}: {common.sentence}"
     level = Level.ACT if now.ended >= _FEW and 2 * count > now.ended else Level.INFO
     yield Notice(level=level, sentence=sentence, page="failures")
@@ -168,7 +168,7 @@ def _failures(found: Overview, now: Progress) -> Iterator[Notice]:
 
 def _standstill(found: Overview, status: ExperimentStatus, now: Progress) -> Iterator[Notice]:
     if status.is_active and not found.hold and not now.running and now.waiting.trials:
-        sentence = f"no trial runs, and {now.waiting.alike} of {now.waiting.trials} wait: {now.waiting.sentence}"
+        sentence = f"no trials run; {now.waiting.alike} of {now.waiting.trials} wait: {now.waiting.sentence}"
         yield Notice(level=Level.WAIT, sentence=sentence, page="trials?status=WAITING")
 
 

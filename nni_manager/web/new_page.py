@@ -50,9 +50,9 @@ def _show(request: Request, found: Verdict, *, is_checked: bool) -> Response:
 
 def _require_offered(request: Request) -> None:
     if context_of(request).read_experiment is None or is_on_endpoint(request):
-        raise NotFound("experiments are made on the page of the service, not here")
+        raise NotFound("this address cannot create experiments; open the page of `nni-manager serve`")
     if reads_only(request):
-        raise Conflict("this session shows all and changes nothing: an experiment is made with the daemon's own token")
+        raise Conflict("this session is read-only; log in with the daemon's own token to create an experiment")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ async def fields_of(request: Request) -> dict[str, str]:
     """
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data") or "\n" in kind or "\r" in kind:
-        raise InvalidInput("the form cannot be read: it must be multipart/form-data")
+        raise InvalidInput("the form cannot be read; send it as multipart/form-data")
     sent = f"Content-Type: {kind}\r\n\r\n".encode() + await request.body()
     return await asyncio.to_thread(_fields, sent)  # megabytes of it take a while
 
@@ -125,7 +125,7 @@ async def fields_of(request: Request) -> dict[str, str]:
 def _fields(sent: bytes) -> dict[str, str]:
     message = message_from_bytes(sent, policy=HTTP)
     if not message.is_multipart():
-        raise InvalidInput("the form cannot be read: its parts cannot be told apart")
+        raise InvalidInput("the form cannot be read: it has no parts; check its multipart boundary")
     return dict(_field(part) for part in message.iter_parts() if part.get_filename() != "")
 
 
@@ -133,11 +133,11 @@ def _field(part: Message) -> tuple[str, str]:
     name = part.get_param("name", header="content-disposition")
     content = part.get_payload(decode=True)
     if not isinstance(name, str) or not isinstance(content, bytes):
-        raise InvalidInput("the form cannot be read: a part of it has no name")
+        raise InvalidInput("the form cannot be read: a part has no name")
     try:
         return name, content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        sentence = f"{name} is not UTF-8 text: byte {error.start} cannot be read; save the file as UTF-8"
+        sentence = f"{name} is not UTF-8 text: byte {error.start} is invalid; save the file as UTF-8"
         raise InvalidInput(sentence) from None
 
 

@@ -33,7 +33,7 @@ _WORST = (ServiceStatus.ON_HOLD, ServiceStatus.AWAY, ServiceStatus.CONNECTING, S
 async def platforms_page(request: Request, *, error: str = "", status: int = 200) -> Response:
     """The page; `error`: why what was asked for was refused. Raises NotFound or StoreError."""
     if is_on_endpoint(request):
-        raise NotFound("training services are shown on the page of the service, not here")
+        raise NotFound("this address does not show training services; open the page of `nni-manager serve`")
     service = context_of(request).commands
     states = await service_map.read(service.open_experiments, service.connections)
     names = {use.experiment_id: use.experiment_name for state in states for use in state.uses}
@@ -66,7 +66,7 @@ async def _add(request: Request) -> Response:
         if given["port"] and not (given["port"].isascii() and given["port"].isdecimal() and len(given["port"]) < 6):
             raise InvalidInput("port: must be a number from 1 to 65535")
         if not given["host"] or not given["user"]:
-            raise InvalidInput("host and user: must be given")
+            raise InvalidInput("host and user: must not be empty")
         machine = {name: int(text) if _FIELDS[name] else text for name, text in given.items() if text}
         await add(context_of(request).commands, form.get("platform", ["remote"])[0], machine)
     except NniManagerError as error:
@@ -92,7 +92,7 @@ async def _renew(request: Request) -> Response:
     given = {reference: value for reference, value in values.items() if value}
     try:
         if not given:
-            raise InvalidInput("no value was given; what stays empty stays as it is")
+            raise InvalidInput("no value was entered; fill in at least one field")
         await context_of(request).commands.renew_secrets(experiment_id(request), given, own_environment())
     except InvalidInput as error:
         return await _secrets_form(request, str(error))
@@ -151,7 +151,7 @@ async def _change_all(commands: ExperimentCommands, platform: str, change: Chang
     if refused:
         raise InvalidInput("; ".join([f"done for {', '.join(done)}", *refused] if done else refused))
     if not done:
-        raise InvalidInput(f"no open experiment has a service of {platform} that this changes")
+        raise InvalidInput(f"no open experiment has a {platform} service that this changes")
 
 
 async def _tried(commands: ExperimentCommands, one: OpenExperiment, platform: str, change: Change) -> bool | str:

@@ -50,7 +50,7 @@ def experiment_id(request: Request) -> str:
     """The experiment's id in the path. Raises NotFound for a malformed id."""
     id_ = str(request.path_params["id"])
     if EXPERIMENT_ID.fullmatch(id_) is None:
-        raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+        raise NotFound(f"{id_!r} is not an experiment id; the start page lists all experiments")
     return id_
 
 

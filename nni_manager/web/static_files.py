@@ -66,7 +66,9 @@ def _path() -> Path:
     spec = find_spec("plotly")
     places = spec.submodule_search_locations if spec else None
     if not places:
-        raise FileNotFoundError("the package plotly is not installed; charts need its script: pip install plotly")
+        raise FileNotFoundError(
+            "the package plotly is not installed, and charts need its script; run `pip install plotly`"
+        )
     return Path(places[0]) / "package_data" / "plotly.min.js"
 
 

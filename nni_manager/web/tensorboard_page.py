@@ -61,7 +61,7 @@ def _numbers(text: str) -> list[int]:
     """Raises InvalidInput."""
     words = text.replace(",", " ").split()
     if not all(word.isascii() and word.isdecimal() and len(word) < 16 for word in words):
-        raise InvalidInput("trials: must be numbers of trials, such as 3, 17")
+        raise InvalidInput("trials: must be trial numbers, such as 3, 17")
     return [int(word) for word in words]
 
 

@@ -74,7 +74,7 @@ async def test_fifty_parameters_are_told_apart_once_their_importance_is_there(
         await page.goto(f"{site}/experiments/charted")
         await chart(page, "importance").scroll_into_view_if_needed()
         words = chart(page, "importance").locator(".chart-words")
-        await expect(words).to_have_text("The importance is being computed.", timeout=LONG_MS)
+        await expect(words).to_have_text("Computing the importance of parameters.", timeout=LONG_MS)
         answer["state"] = "ready"
         await page.reload()
         await drawn(page, "importance")

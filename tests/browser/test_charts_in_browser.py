@@ -314,7 +314,7 @@ async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, s
         await across.click()
         await page.wait_for_function(f"({types})() === 'log,linear'")
         assert state_of(page) == {"logx": "1"}
-        await expect(figure.locator(".chart-title")).to_contain_text("log axis: 1 not above zero left out")
+        await expect(figure.locator(".chart-title")).to_contain_text("log axis: 1 not above zero hidden")
         await figure.locator(".chart-body").focus()
         await page.keyboard.press("l")
         await page.wait_for_function(f"({types})() === 'log,log'")
@@ -341,7 +341,7 @@ async def test_every_chart_counts_what_a_log_axis_has_no_place_for(browser: Brow
             await chart(page, name).scroll_into_view_if_needed()
             count = r"\d+" if name in ("curves", "effect") else "3"
             title = chart(page, name).locator(".chart-title")
-            await expect(title).to_contain_text(re.compile(rf"log axis: {count} not above zero left out"))
+            await expect(title).to_contain_text(re.compile(rf"log axis: {count} not above zero hidden"))
         bins = "() => Math.min(...document.querySelector('#chart-distribution .chart-body').data[0].x)"
         assert await page.evaluate(bins) > 0
 

@@ -137,9 +137,9 @@ async def test_a_point_of_the_front_opens_its_trial(browser: Browser, site: str,
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/many")
         figure = await drawn(page, "pareto")
-        await expect(figure.locator(".chart-title")).to_contain_text("trials that none is better than")
+        await expect(figure.locator(".chart-title")).to_contain_text("non-dominated trials")
         labels = await figure.locator(".chart-body").evaluate("body => body.data.map(one => one.name)")
-        assert labels == ["breaks a constraint", "another is better", "Pareto front"]
+        assert labels == ["violates a constraint", "dominated", "Pareto front"]
         await figure.get_by_label("Up").select_option("size")
         await expect(figure.locator(".ytitle")).to_have_text("size (smaller is better)", timeout=LONG_MS)
         assert state_of(page) == {"oy": "size"}

@@ -93,7 +93,7 @@ async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str,
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with page_of(browser) as page:
             await page.goto(f"{site}/experiments/{id_}/trials")
-            await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
+            await expect(page.get_by_text("No trials yet.")).to_be_visible()
             await page.locator("#stop").click()
             added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
             kill = page.locator(f"#kill-{added.json()['id']}")
@@ -139,7 +139,7 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with opened(browser) as page:
             await page.goto(f"{site}/experiments/{id_}/trials")
-            await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
+            await expect(page.get_by_text("No trials yet.")).to_be_visible()
             aborted: list[str] = []
 
             async def abort(route: Route) -> None:

@@ -101,9 +101,9 @@ async def test_front_of_a_report_is_the_page_s(
     await page.goto(path.as_uri())
     figure = page.locator("figure.chart-pareto")
     await figure.scroll_into_view_if_needed()
-    await expect(figure.locator(".chart-title")).to_contain_text("trials that none is better than", timeout=LONG_MS)
+    await expect(figure.locator(".chart-title")).to_contain_text("non-dominated trials", timeout=LONG_MS)
     labels = await figure.locator(".chart-body").evaluate("body => body.data.map(one => one.name)")
-    assert labels == ["breaks a constraint", "another is better", "Pareto front"]
+    assert labels == ["violates a constraint", "dominated", "Pareto front"]
     await figure.get_by_label("Up").select_option("size")
     await expect(figure.locator(".ytitle")).to_have_text("size (smaller is better)")
     await page.close()

@@ -64,7 +64,7 @@ class Watched:
             if yes:
                 await expect(place).to_be_hidden(timeout=PATIENCE_MS)
             else:
-                await expect(place).to_contain_text("not connected; shown as of", timeout=PATIENCE_MS)
+                await expect(place).to_contain_text("not connected; last updated", timeout=PATIENCE_MS)
 
 
 async def test_from_start_to_end(browser: Browser, tmp_path: Path) -> None:

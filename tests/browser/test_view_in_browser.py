@@ -65,7 +65,7 @@ async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: Comm
         await expect(page.locator("[data-trial]")).to_have_count(2)
         await expect(notice).to_be_hidden()
         await asyncio.to_thread(daemon.kill)
-        await expect(notice).to_have_text(re.compile(r"^not connected; shown as of \d\d:\d\d:\d\d UTC$"))
+        await expect(notice).to_have_text(re.compile(r"^not connected; last updated \d\d:\d\d:\d\d UTC$"))
         said = await notice.text_content()
         for _ in range(2):
             await page.wait_for_event("requestfailed", timeout=30_000)  # it retries

@@ -63,7 +63,7 @@ async def test_two_parameters_are_not_awaited_where_there_is_one(browser: Browse
         await page.goto(f"{site}/experiments/seeded")
         figure = chart(page, "pair")
         await figure.scroll_into_view_if_needed()
-        words = "Two parameters are compared here; this experiment has one."
+        words = "This chart needs two parameters; this experiment has one."
         await expect(figure.locator(".chart-words")).to_have_text(words, timeout=LONG_MS)
 
 
@@ -78,7 +78,7 @@ async def test_a_manager_that_does_not_answer_is_told_in_our_words(browser: Brow
         await page.goto(f"{site}/experiments/charted")
         figure = chart(page, "distribution")
         await figure.scroll_into_view_if_needed()
-        words = "This chart is not up to date: the manager does not answer"
+        words = "This chart is not up to date: the manager did not answer"
         await expect(figure.locator(".chart-words")).to_have_text(words, timeout=LONG_MS)
         await page.unroute_all(behavior="ignoreErrors")
 

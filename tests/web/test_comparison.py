@@ -26,7 +26,7 @@ async def test_what_differs_comes_before_what_came_of_them(visitor: httpx.AsyncC
     assert page.text.index("maxTrialNumber") < page.text.index("best result")
     assert "trialConcurrency" not in page.text
     everything = await get(visitor, "/compare-experiments?ids=first,second&all=1")
-    assert "trialConcurrency" in everything.text and "only what differs" in everything.text
+    assert "trialConcurrency" in everything.text and "show only differences" in everything.text
 
 
 async def test_the_chart_knows_its_experiments(visitor: httpx.AsyncClient, world: World) -> None:
@@ -43,7 +43,7 @@ async def test_secrets_are_masked(visitor: httpx.AsyncClient, world: World) -> N
 
 
 async def test_fewer_than_two_are_chosen_in_a_form(visitor: httpx.AsyncClient, world: World) -> None:
-    assert "fewer than two" in (await get(visitor, "/compare-experiments")).text
+    assert "A comparison needs two experiments" in (await get(visitor, "/compare-experiments")).text
     await two(world)
     page = await get(visitor, "/compare-experiments?ids=second,second")
     assert sorted(page.values("input", "value")) == ["first", "second"]
@@ -54,7 +54,7 @@ async def test_fewer_than_two_are_chosen_in_a_form(visitor: httpx.AsyncClient, w
 
 @pytest.mark.parametrize(
     ("ids", "status", "words"),
-    [("first,a/b", 404, "is no experiment id"), ("first,gone", 404, "gone"), ("a,b,c,d,e,f", 400, "at most 5")],
+    [("first,a/b", 404, "is not an experiment id"), ("first,gone", 404, "gone"), ("a,b,c,d,e,f", 400, "at most 5")],
 )
 async def test_refusals_say_why(visitor: httpx.AsyncClient, world: World, ids: str, status: int, words: str) -> None:
     await two(world)

@@ -160,12 +160,12 @@ async def test_what_was_typed_stays_when_it_cannot_be_stored_now(visitor: httpx.
 async def test_deleting_says_what_goes_and_asks(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     page = await get(visitor, "/experiments/seeded/delete")
-    assert str(folder.path) in page.text and "cannot be brought back" in page.text and folder.path.exists()
+    assert str(folder.path) in page.text and "cannot be undone" in page.text and folder.path.exists()
     answer = await visitor.post("/experiments/seeded/delete")
     assert (answer.status_code, answer.headers["Location"]) == (303, "/") and not folder.path.exists()
     assert await shown(visitor) == []
     open_id = await create(world, visitor)
-    assert "Stop it first" in (await get(visitor, f"/experiments/{open_id}/delete")).text
+    assert "Stop it before you delete it" in (await get(visitor, f"/experiments/{open_id}/delete")).text
     assert (await visitor.post(f"/experiments/{open_id}/delete")).status_code == 409
 
 

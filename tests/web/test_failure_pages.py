@@ -28,7 +28,7 @@ async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world
         )
     page = await get(visitor, "/experiments/seeded/failures")
     for words in (
-        "2 trials, 1 way of failing",
+        "2 trials, 1 kind of failure",
         f"2 × {LINE}",
         "trial 3",
         "trial 6",
@@ -41,7 +41,7 @@ async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world
     assert "Failures 1" in page.text or "Failures 2" in page.text
     found = await get(visitor, table)
     assert "fails" in found.text and "e0001" in found.text and "good1" not in found.text
-    assert "Others like it" in (await get(visitor, "/experiments/seeded/trials/3")).text
+    assert "Trials with the same failure" in (await get(visitor, "/experiments/seeded/trials/3")).text
 
 
 async def test_without_a_failure_the_page_says_so(visitor: httpx.AsyncClient, world: World) -> None:
@@ -55,7 +55,7 @@ async def test_failed_trials_without_a_reason_are_told_of(visitor: httpx.AsyncCl
     """As those of folders that NNI wrote."""
     await world.add("seeded")
     page = await get(visitor, "/experiments/seeded/failures")
-    assert "1 failed trial has no reason on record" in page.text and "No trial has failed." not in page.text
+    assert "1 failed trial has no recorded reason" in page.text and "No trial has failed." not in page.text
 
 
 async def test_without_an_answer_the_page_says_why(
@@ -67,5 +67,5 @@ async def test_without_an_answer_the_page_says_why(
     await world.add("seeded")
     monkeypatch.setattr(Analysis, "ask", refuse)
     page = await get(visitor, "/experiments/seeded/failures")
-    assert "They cannot be grouped now: its process ended with signal 9" in page.text
+    assert "Failures cannot be grouped now: its process ended with signal 9" in page.text
     assert "0.875" in (await get(visitor, "/experiments/seeded/trials/0")).text

@@ -44,7 +44,7 @@ async def test_what_is_wrong_stands_beside_its_line_in_the_words_of_config_check
     assert len(caught.value.problems) == 2
     for problem in caught.value.problems:
         assert f"line {problem.line}: {problem.field}: {problem.message}" in page.text
-    assert "2 things are wrong; nothing was made" in page.text
+    assert "2 errors; no experiment was created" in page.text
     assert (await visitor.get("/api/v1/experiments")).json()["total"] == 0
 
 
@@ -53,12 +53,12 @@ async def test_paths_must_be_absolute(visitor: httpx.AsyncClient, world: World) 
     assert answer.status_code == 400 and "code must be an absolute path: it is looked for on" in Page(answer.text).text
     missing = await send(visitor, right(world, trialCodeDirectory=None))
     assert "trialCodeDirectory" in missing.text and missing.status_code == 400
-    assert "Paths in it must be absolute" in (await get(visitor, "/new")).text
+    assert "Its paths must be absolute" in (await get(visitor, "/new")).text
 
 
 async def test_a_right_file_is_checked_then_started(visitor: httpx.AsyncClient, world: World) -> None:
     checked = await send(visitor, right(world, tuner={"name": "TPE"}))
-    assert checked.status_code == 200 and "This can be started here. 1 warning" in Page(checked.text).text
+    assert checked.status_code == 200 and "The file is valid. 1 warning" in Page(checked.text).text
     assert "not set, so the lowest result counts as best" in checked.text
     assert (await visitor.get("/api/v1/experiments")).json()["total"] == 0
     started = await send(visitor, right(world), "start")

@@ -12,7 +12,7 @@ from tests.web.test_pages import create, get
 
 pytestmark = pytest.mark.unit
 
-_ENDS = "Ends its running trials"
+_ENDS = "Stops its running trials"
 
 
 async def trials_and_list(visitor: httpx.AsyncClient, id_: str) -> tuple[str, str]:
@@ -30,7 +30,7 @@ async def test_trials_are_killed_where_some_are_open(visitor: httpx.AsyncClient,
     page, listed = await trials_and_list(visitor, id_)
     assert "USER_CANCELED" in page and "Compare ticked" in page
     assert "Kill" not in page and _ENDS not in page and _ENDS not in listed
-    assert "No trial of it runs" in page and "No trial of it runs" in listed
+    assert "No trials are running" in page and "No trials are running" in listed
 
 
 async def test_an_open_experiment_is_stopped_where_it_cannot_be_deleted(
@@ -38,11 +38,11 @@ async def test_an_open_experiment_is_stopped_where_it_cannot_be_deleted(
 ) -> None:
     id_ = await create(world, visitor)
     page = await get(visitor, f"/experiments/{id_}/delete")
-    assert "It is still open (RUNNING)" in page.text
+    assert "The experiment is still open (RUNNING)" in page.text
     assert f"/experiments/{id_}/stop" in page.values("form", "action")
     answer = await visitor.post(f"/experiments/{id_}/stop", data={"back": "delete"})
     assert answer.headers["Location"] == f"/experiments/{id_}/delete"
-    assert "cannot be brought back" in (await get(visitor, f"/experiments/{id_}/delete")).text
+    assert "cannot be undone" in (await get(visitor, f"/experiments/{id_}/delete")).text
 
 
 async def test_credentials_are_replaced_where_there_are_some(visitor: httpx.AsyncClient, world: World) -> None:
@@ -50,4 +50,4 @@ async def test_credentials_are_replaced_where_there_are_some(visitor: httpx.Asyn
     page = await get(visitor, "/platforms")
     assert f"/experiments/{id_}" in page.values("a", "href")
     assert f"/experiments/{id_}/credentials" not in page.values("a", "href")
-    assert "no secret. back" in (await get(visitor, f"/experiments/{id_}/credentials")).text
+    assert "does not refer to a secret. back" in (await get(visitor, f"/experiments/{id_}/credentials")).text

@@ -97,10 +97,10 @@ async def test_a_machine_is_added_where_it_is_not_yet(visitor: httpx.AsyncClient
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"host": "", "user": "me"}, "host and user: must be given"),
+        ({"host": "", "user": "me"}, "host and user: must not be empty"),
         ({"host": "x", "user": "me", "port": "many"}, "port: must be a number"),
         ({"host": "x", "user": "me", "sshKeyFile": "/nowhere/key"}, "there is no file /nowhere/key"),
-        ({"host": "hostA", "user": "me"}, "no open experiment has a service of remote that this changes"),
+        ({"host": "hostA", "user": "me"}, "no open experiment has a remote service that this changes"),
     ],
 )
 async def test_a_machine_that_cannot_be_is_refused_with_the_reason(

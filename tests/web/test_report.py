@@ -46,7 +46,7 @@ async def test_report_has_answers_config_and_best_trials(visitor: httpx.AsyncCli
     answers = json.loads(held(html, "answers"))
     asked = {one["question"] for one in answers["asked"]}
     assert asked >= {"columns", "results", "curves", "parallel", "effect", "importance", "timeline", "distribution"}
-    for words in ("good1", "0.875", "python3 trial.py", "1 FAILED", "Nothing was recorded"):
+    for words in ("good1", "0.875", "python3 trial.py", "1 FAILED", "were not recorded"):
         assert words in html
     assert len(html) < 2.5e6
 

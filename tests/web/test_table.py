@@ -118,7 +118,7 @@ async def test_ticked_trials_are_killed_together(visitor: httpx.AsyncClient, wor
     trials = (await visitor.get(f"/api/v1/experiments/{id_}/trials")).json()["trials"]
     assert [trial["status"] == "USER_CANCELED" for trial in trials] == [True, False, True]
     page = await visitor.post(f"/experiments/{id_}/kill", data={})
-    assert page.status_code == 400 and "no trial is ticked" in page.text
+    assert page.status_code == 400 and "no trials are ticked" in page.text
 
 
 async def test_compared_trials_show_what_differs_first(visitor: httpx.AsyncClient, world: World) -> None:
@@ -126,11 +126,11 @@ async def test_compared_trials_show_what_differs_first(visitor: httpx.AsyncClien
     ticked = await visitor.get("/experiments/seeded/compare?tick=0&tick=3&tick=99")
     assert (ticked.status_code, ticked.headers["Location"]) == (302, "/experiments/seeded/compare?selected=0%2C3%2C99")
     some = (await get(visitor, ticked.headers["Location"])).text
-    assert "good1" in some and "fails" in some and "absent" in some and "identical lines are hidden" in some
+    assert "good1" in some and "fails" in some and "absent" in some and "identical rows are hidden" in some
     assert "attempts" not in some
     everything = (await get(visitor, "/experiments/seeded/compare?selected=0,3&all=1")).text
     assert everything.index("layers") < everything.index("attempts")
-    assert "Fewer than two" in (await get(visitor, "/experiments/seeded/compare?selected=0")).text
+    assert "A comparison needs two trials" in (await get(visitor, "/experiments/seeded/compare?selected=0")).text
 
 
 async def test_logs_are_filtered_by_level_and_text(visitor: httpx.AsyncClient, world: World) -> None:

@@ -27,14 +27,16 @@ async def test_started_by_the_form_and_stopped_by_a_button(
         assert answer.status_code == 303, answer.text
         (board,) = world.commands.tensorboards.of("seeded")
         text = (await visitor.get(PAGE)).text
-        assert f'href="{board.url}"' in text and "None runs" not in text
+        assert f'href="{board.url}"' in text and "No TensorBoard runs" not in text
         assert (await visitor.post(f"{PAGE}/{board.id}/stop")).status_code == 303
-        assert "None runs" in (await visitor.get(PAGE)).text
+        assert "No TensorBoard runs" in (await visitor.get(PAGE)).text
     finally:
         await world.commands.tensorboards.close()
 
 
-@pytest.mark.parametrize(("trials", "words"), [("one", "must be numbers"), ("999", "999"), ("0", "not installed")])
+@pytest.mark.parametrize(
+    ("trials", "words"), [("one", "must be trial numbers"), ("999", "999"), ("0", "not installed")]
+)
 async def test_what_is_wrong_is_said_beside_the_form(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, trials: str, words: str
 ) -> None:

@@ -23,7 +23,14 @@ async def test_a_trial_is_found_by_number_and_by_id(visitor: httpx.AsyncClient, 
     await world.add("seeded")
     for name in ("0", "good1"):
         page = await get(visitor, f"{SEEDED}/{name}")
-        for words in ("Trial 0 good1", "SUCCEEDED", "0.875", "exit code 0", "2 intermediate results", "made, its"):
+        for words in (
+            "Trial 0 good1",
+            "SUCCEEDED",
+            "0.875",
+            "exit code 0",
+            "2 intermediate results",
+            "created, parameters",
+        ):
             assert words in page.text, words
         assert "/experiments/seeded/trials/1" in page.values("a", "href")
     for missing in ("99", "zzzzz", "9" * 30, "x"):
@@ -41,7 +48,7 @@ async def test_a_failed_trial_says_why_at_once(visitor: httpx.AsyncClient, world
 async def test_a_waiting_trial_says_for_what(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     page = await get(visitor, f"{SEEDED}/4")
-    assert "waits for a free slot" in page.text and "No attempt was started yet" in page.text
+    assert "waits for a free slot" in page.text and "no attempt has been submitted yet" in page.text
 
 
 async def test_the_drawer_is_the_trial_without_a_page(visitor: httpx.AsyncClient, world: World) -> None:
@@ -58,7 +65,7 @@ async def test_a_log_is_shown_without_scripts(visitor: httpx.AsyncClient, world:
     plain = await get(visitor, f"{SEEDED}/0")
     (link,) = [href for href in plain.values("a", "href") if href.endswith("?log=1.stdout#trial-log")]
     page = await get(visitor, link)
-    assert "last" in page.text and "kB before this are left out" in page.text and "first" not in page.text
+    assert "last" in page.text and "kB before this are not shown" in page.text and "first" not in page.text
     assert "there is no trial.log yet" in (await get(visitor, f"{SEEDED}/0?log=1.trial.log")).text
     assert "log: must be TRIAL.ATTEMPT.NAME" in (await get(visitor, f"{SEEDED}/0?log=1.parameter.cfg", 400)).text
 
@@ -199,7 +206,7 @@ async def test_what_is_outside_of_the_space_is_asked_for(visitor: httpx.AsyncCli
     assert fields["f2"] == "kept"
     asked = await visitor.post(path, data=fields)
     page = Page(asked.text)
-    assert asked.status_code == 400 and "outside of the search space: a whole number from 2 to 5" in page.text
+    assert asked.status_code == 400 and "outside the search space: a whole number from 2 to 5" in page.text
     assert "outside" in page.values("input", "name")
     answer = await visitor.post(path, data={**fields, "outside": "1"})
     assert answer.status_code == 303

@@ -41,7 +41,7 @@ class ListQuery(QueryString):
         sort = given.get("sort", "-created")
         archived = given.get("archived", "")
         if sort.removeprefix("-") not in SORTS:
-            raise InvalidInput(f"sort: must be one of {', '.join(SORTS)}, with a minus before it for the reverse")
+            raise InvalidInput(f"sort: must be one of {', '.join(SORTS)}; a minus before it reverses the order")
         if archived not in ARCHIVED:
             raise InvalidInput("archived: must be `with` or `only`, or left out")
         return ListQuery(
@@ -85,10 +85,10 @@ def _statuses(text: str) -> frozenset[ExperimentStatus]:
     try:
         return frozenset(ExperimentStatus(one.strip()) for one in text.split(",") if one.strip())
     except ValueError:
-        raise InvalidInput(f"status: must be of {', '.join(ExperimentStatus)}, joined by commas") from None
+        raise InvalidInput(f"status: must be a comma-separated list of {', '.join(ExperimentStatus)}") from None
 
 
 def _page(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 9 and int(text)):
-        raise InvalidInput("page: must be a number from 1")
+        raise InvalidInput("page: must be a positive number")
     return int(text)

@@ -37,9 +37,9 @@ from nni_manager.web.shared_pages import of_all, shared
 
 #: What makes a first experiment, for a reader who has none.
 COMMANDS = (
-    ("nnictl config check my.yml", "says what is wrong in an experiment file, with line and field"),
-    ("nnictl create --config my.yml", "makes the experiment and starts it; it shows up here"),
-    ("nnictl experiment list", "lists what there is, in a terminal"),
+    ("nnictl config check my.yml", "checks an experiment file: names each error with line and field"),
+    ("nnictl create --config my.yml", "creates and starts an experiment, which then appears here"),
+    ("nnictl experiment list", "lists all experiments in the terminal"),
 )
 
 
@@ -250,7 +250,7 @@ def _missing(entry: Entry, directory: Path | None) -> tuple[str, ...]:
     try:
         entry.folder.require_database()
     except NotFound as error:
-        return (f"{error}; deleting it takes it off the list",)
+        return (f"{error}; delete the experiment to remove it from the list",)
     except StoreError as error:
         return (str(error),)
     return ()

@@ -53,7 +53,7 @@ async function load(source) {
     const answer = await fetch(source, { headers: { Accept: "text/html" } });
     return await answer.text();
   } catch {
-    return "<p class='notice'>not connected; press the row again</p>";
+    return "<p class='notice'>No answer from the manager. Press the row again.</p>";
   }
 }
 

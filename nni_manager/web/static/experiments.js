@@ -14,7 +14,7 @@ function offer() {
   if (!button) return;
   const count = ticked();
   button.disabled = count < 2 || count > MOST;
-  const words = count > MOST ? `${count} are ticked: at most ${MOST} can be compared` : `${count} ticked`;
+  const words = count > MOST ? `${count} ticked: compare at most ${MOST}` : `${count} ticked`;
   document.getElementById("compare-words").textContent = count ? words : "tick two to five";
 }
 

@@ -123,7 +123,7 @@ function disconnected({ isRefused = false } = {}) {
   if (isCurrent) asOf = Date.now();
   isCurrent = false;
   if (notice) {
-    notice.textContent = `not connected; shown as of ${new Date(asOf).toISOString().slice(11, 19)} UTC`;
+    notice.textContent = `not connected; last updated ${new Date(asOf).toISOString().slice(11, 19)} UTC`;
     notice.hidden = false;
   }
   if (isRefused) {

@@ -78,7 +78,7 @@ function take(data) {
     text = ""; // its beginning, or the stream was opened again
     leftOut = data.offset;
   } else if (!isContinued) {
-    text += `\n… ${size(data.offset - end)} left out …\n`;
+    text += `\n… ${size(data.offset - end)} not shown …\n`;
   }
   end = data.end;
   const added = readable(data.text);
@@ -107,8 +107,8 @@ function lines(raw) {
 }
 
 function sentence(bytes) {
-  if (!bytes) return "it is empty so far";
-  return leftOut ? `the last part of ${size(bytes)}; Download has all of it` : size(bytes);
+  if (!bytes) return "empty so far";
+  return leftOut ? `the end of ${size(bytes)}; download the file to see all of it` : size(bytes);
 }
 
 // As `domain/formats.py` has it.

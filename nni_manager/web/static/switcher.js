@@ -22,14 +22,14 @@ async function find() {
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     show(await answer.json());
   } catch (error) {
-    if (error.name !== "AbortError") say(`cannot be found now: ${error.message}`);
+    if (error.name !== "AbortError") say(`search failed: ${error.message}`);
   }
 }
 
 function show({ experiments, total }) {
   const others = experiments.filter(({ id }) => id !== document.body.dataset.id);
   list.replaceChildren(...others.map(row));
-  if (!total) say("no experiment is called so");
+  if (!total) say("no experiment matches");
   else if (total > MOST) say(`the newest ${MOST} of ${total}`);
   else say("");
 }

@@ -75,7 +75,7 @@ function offer() {
   if (!button) return;
   const count = part.querySelectorAll("input[name=tick]:checked").length;
   button.disabled = count < 2;
-  const words = count > MOST_COMPARED ? `${count} ticked: the first ${MOST_COMPARED} are compared` : `${count} ticked`;
+  const words = count > MOST_COMPARED ? `${count} ticked: only the first ${MOST_COMPARED} are compared` : `${count} ticked`;
   document.getElementById("compare-words").textContent = count ? words : "tick two or more";
 }
 

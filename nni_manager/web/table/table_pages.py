@@ -76,7 +76,7 @@ async def _kill(request: Request) -> Response:
     context, id_, form = context_of(request), experiment_id(request), await form_of(request)
     query = PageQuery.parse([("selected", text) for text in form.get("tick", [])])
     if not query.query.selected:
-        raise InvalidInput("no trial is ticked; tick those that are to be killed, then press again")
+        raise InvalidInput("no trials are ticked; tick the trials to kill, then press again")
     found = await context.commands.read(id_, lambda c: trial_reads.of_numbers(c, query.query.selected))
     for trial in found:
         await context.commands.kill_trial(id_, trial["id"])

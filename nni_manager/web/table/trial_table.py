@@ -196,5 +196,5 @@ def _facts(trial: dict[str, Any], now_ms: int) -> dict[str, Any]:
         "intermediate results": trial["intermediates"],
         "attempts": trial["attempt"],
         "place": trial["place"] or trial["service"] or "",
-        "made by": trial["parameterSource"],
+        "parameters by": trial["parameterSource"],
     }

@@ -117,7 +117,7 @@ def _parsed(space: object, parameters: object) -> SearchSpace | None:
 
 
 def _json_field(text: str, error: str = "") -> FormField:
-    hint = "JSON: an object of names and values"
+    hint = "a JSON object of names and values"
     return FormField(name=JSON_FIELD, label="Parameters", kind="json", text=text, hint=hint, error=error)
 
 
@@ -126,11 +126,11 @@ def _sent_json(form: Mapping[str, str]) -> TrialForm:
     try:
         return TrialForm(fields=(_json_field(text),), parameters=json.loads(text, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
-        return TrialForm(fields=(_json_field(text, f"is no JSON: {error}"),))
+        return TrialForm(fields=(_json_field(text, f"is not JSON: {error}"),))
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _kept(space: SearchSpace, parameters: object) -> dict[str, object]:
@@ -167,7 +167,7 @@ def _options(place: PlacedDimension, value: object, *, is_missing: bool = False)
     found = tuple(Option(value=str(index), text=formats.short(text)) for index, text in enumerate(shown))
     if is_missing or place.branches or place.dimension.contains(value):
         return found
-    return (*found, Option(value=_KEPT, text=f"{formats.short(_as_text(value))} (as it was)"))
+    return (*found, Option(value=_KEPT, text=f"{formats.short(_as_text(value))} (unchanged)"))
 
 
 def _as_text(value: object) -> str:
@@ -209,7 +209,7 @@ def _checked(
     values[place.key] = value
     if place.dimension.contains(value):
         return one
-    return replace(one, warning=f"is outside of the search space: {one.hint or 'none of the options'}")
+    return replace(one, warning=f"is outside the search space: {one.hint or 'not one of the options'}")
 
 
 def _chosen(one: FormField, place: PlacedDimension, original: object) -> object:

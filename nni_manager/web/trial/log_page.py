@@ -64,7 +64,7 @@ async def _end(request: Request, trial: ShownTrial, log: LogName) -> tuple[str, 
     except NniManagerError as error:
         return "", str(error)
     left = size - len(data)
-    return data.decode("utf-8", "replace"), f"{formats.size(left)} before this are left out" if left > 0 else ""
+    return data.decode("utf-8", "replace"), f"{formats.size(left)} before this are not shown" if left > 0 else ""
 
 
 #: Bytes from the end with which a page begins, and most bytes of one event: what was written faster is left out.
@@ -88,7 +88,7 @@ class LogName:
         attempt, _, name = rest.partition(".")
         are_numbers = all(part.isascii() and part.isdecimal() and len(part) < 10 for part in (trial, attempt))
         if not are_numbers or name not in LOG_FILES:
-            raise InvalidInput(f"log: must be TRIAL.ATTEMPT.NAME, by numbers, NAME one of {', '.join(LOG_FILES)}")
+            raise InvalidInput(f"log: must be TRIAL.ATTEMPT.NAME with two numbers and one of {', '.join(LOG_FILES)}")
         return LogName(int(trial), int(attempt), name)
 
 

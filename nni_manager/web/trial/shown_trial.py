@@ -181,22 +181,22 @@ def _parameters(values: object, percentiles: Mapping[str, float]) -> Iterator[Sh
 
 
 def _moments(row: Json) -> Iterator[Moment]:
-    yield Moment(ms=row["createdMs"], sentence=f"made, its parameters {_SOURCES.get(row['parameterSource'], 'given')}")
+    yield Moment(ms=row["createdMs"], sentence=f"created, parameters {_SOURCES.get(row['parameterSource'], 'given')}")
     for one in row["attempts"]:
         which = f"attempt {one['number']} " if len(row["attempts"]) > 1 else ""
-        yield Moment(ms=one["submittedMs"], sentence=f"{which}given to {one['service'] or 'its platform'}")
+        yield Moment(ms=one["submittedMs"], sentence=f"{which}submitted to {one['service'] or 'its platform'}")
         if one["startedMs"] is not None:
             yield Moment(ms=one["startedMs"], sentence=f"{which}started{' on ' if one['place'] else ''}{one['place']}")
         for gap in one["interruptions"]:
-            yield Moment(ms=gap["sinceMs"], sentence=f"{which}out of reach: {gap['sentence']}")
-            yield Moment(ms=gap["untilMs"], sentence=f"{which}in reach again")
+            yield Moment(ms=gap["sinceMs"], sentence=f"{which}unreachable: {gap['sentence']}")
+            yield Moment(ms=gap["untilMs"], sentence=f"{which}reachable again")
         if one["endedMs"] is not None:
             yield Moment(ms=one["endedMs"], sentence=f"{which}ended: {how_it_ended(one) or one['state'].lower()}")
     if row["endedMs"] is not None:
-        yield Moment(ms=row["endedMs"], sentence=f"decided: {row['status']}")
+        yield Moment(ms=row["endedMs"], sentence=f"final status: {row['status']}")
 
 
-_SOURCES = {"algorithm": "by the tuner", "customized": "by a person", "resumed": "of an earlier run"}
+_SOURCES = {"algorithm": "from the tuner", "customized": "from a user", "resumed": "from an earlier run"}
 
 
 def how_it_ended(attempt: Mapping[str, Any]) -> str:
@@ -281,7 +281,7 @@ async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Resp
     """A file as it is now, never shown as a page. Raises NotFound."""
     file = file_here(trials, f"{attempt_directory(trial_id, attempt)}/{name}")
     if any(part.startswith(".") for part in name.split("/")):
-        raise NotFound(f"there is no file {name!r} in the list")
+        raise NotFound(f"file {name!r} does not exist or is hidden")
     size = await file.size()
     last = quote(name.rpartition("/")[2], safe="", errors="surrogateescape")
     headers = {

@@ -51,7 +51,7 @@ async def _file(request: Request) -> Response:
     trials = (await context.commands.entry(id_)).folder.trials
     attempt = request.path_params["attempt"]
     if not (attempt.isascii() and attempt.isdecimal() and len(attempt) < 10):
-        raise NotFound(f"there is no attempt {attempt!r}")
+        raise NotFound(f"{attempt!r} is not an attempt number")
     return await shown_trial.download(trials, trial_id, int(attempt), request.path_params["path"])
 
 

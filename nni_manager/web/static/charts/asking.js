@@ -5,6 +5,6 @@ export async function ask(address, options) {
     return await fetch(address, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("the manager does not answer");
+    throw new Error("the manager did not answer");
   }
 }

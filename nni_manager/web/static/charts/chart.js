@@ -75,14 +75,14 @@ export function entriesOf(state) {
 // Why a chart has nothing to draw. `what`: "result" or the like; `of`: how many trials there are; `begins`: with what the
 // chart begins.
 export function without(what, of, begins) {
-  return of ? `No trial has ${/^[aeiou]/.test(what) ? "an" : "a"} ${what}.` : `No ${what} yet: ${begins}.`;
+  return of ? `No trial has ${/^[aeiou]/.test(what) ? "an" : "a"} ${what}.` : `No ${what} yet. ${begins}.`;
 }
 
 // "showing 5,000 of 83,412 trials · 3 results are no numbers · 4 outliers hidden"
 function counted({ shown, of, notNumbers, clipped }) {
   const parts = [];
   if (shown !== undefined) parts.push(`showing ${count(shown)} of ${many(of ?? shown, "trial")}`);
-  if (notNumbers) parts.push(`${count(notNumbers)} without a number as result`);
+  if (notNumbers) parts.push(`${count(notNumbers)} without a numeric result`);
   if (clipped) parts.push(`${many(clipped, "outlier")} hidden`);
   return parts.join(" · ");
 }

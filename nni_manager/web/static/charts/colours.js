@@ -8,7 +8,7 @@ const STATUS = {
   SUCCEEDED: { name: "--s-succeeded", symbol: "circle", pattern: "", word: "succeeded" },
   EARLY_STOPPED: { name: "--s-early", symbol: "diamond", pattern: "/", word: "early-stopped" },
   RUNNING: { name: "--s-running", symbol: "triangle-up-open", pattern: "-", word: "running" },
-  UNKNOWN: { name: "--s-waiting", symbol: "square-open", pattern: "+", word: "not reached" },
+  UNKNOWN: { name: "--s-waiting", symbol: "square-open", pattern: "+", word: "unreachable" },
   WAITING: { name: "--s-waiting", symbol: "square-open", pattern: ".", word: "waiting" },
   FAILED: { name: "--s-failed", symbol: "x", pattern: "x", word: "failed" },
 };

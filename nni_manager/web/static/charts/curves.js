@@ -13,7 +13,7 @@ export function mount(figure, { state }) {
     extra: () => ({ selected: chosenIn(figure, state).join(",") || null }),
     axes: { x: "logstep", y: "logy" },
     empty: ({ of, curves, band }) =>
-      curves.length || band?.x.length ? "" : without("intermediate result", of, "a curve begins with a trial's first one"),
+      curves.length || band?.x.length ? "" : without("intermediate result", of, "A curve starts with the first one of its trial"),
     draw,
   });
 }
@@ -134,7 +134,7 @@ function hidden({ curves }, log) {
 
 function counted({ shown, of, band: found, curves }) {
   const others = extent(found?.count ?? [])?.[1] ?? 0;
-  const band = others ? `; the band is of ${count(others)} others` : "";
+  const band = others ? `; the band shows ${count(others)} others` : "";
   return `showing ${count(shown ?? curves.length)} of ${count(of ?? curves.length)} trials${band}`;
 }
 

@@ -11,7 +11,7 @@ export function fill(place, { columns, rows }, figure) {
   const table = document.createElement("table");
   table.append(head(columns), body(columns, rows.slice(0, MOST_ROWS), figure));
   const caption = table.createCaption();
-  if (rows.length > MOST_ROWS) caption.textContent = `The first ${MOST_ROWS} of ${rows.length} rows; the CSV has all.`;
+  if (rows.length > MOST_ROWS) caption.textContent = `The first ${MOST_ROWS} of ${rows.length} rows. The CSV file has all.`;
   place.replaceChildren(table);
 }
 

@@ -14,7 +14,7 @@ export function mount(figure, { state }) {
   run(figure, state, {
     question: "distribution",
     axes: { x: "logy", y: "logn" },
-    empty: ({ of, bins }) => (bins.length ? "" : without("result", of, "the distribution begins with the first one")),
+    empty: ({ of, bins }) => (bins.length ? "" : without("result", of, "The distribution starts with the first result")),
     draw,
   });
 }

@@ -17,7 +17,7 @@ const [HEIGHT, ALONE, AROUND] = [190, 300, 40];
 
 export function mount(figure, { state }) {
   const chosen = (value) => state.set({ effect: value || null });
-  const menu = choosing(figure, "Effect of", { "": "the most important" }, chosen);
+  const menu = choosing(figure, "Effect of", { "": "the most important parameters" }, chosen);
   columnsOf(figure).then(({ parameters }) => offer(menu, parameters, state));
   const view = { menu, body: null, chart: null, parameters: [] };
   const chart = run(figure, state, {
@@ -25,7 +25,7 @@ export function mount(figure, { state }) {
     axes: { y: "logy" },
     extra: () => ({ parameter: state.get("effect") }),
     empty: ({ of, parameters }) =>
-      parameters.some(({ bins }) => bins.length) ? "" : without("result", of, "results tell the effect of a parameter"),
+      parameters.some(({ bins }) => bins.length) ? "" : without("result", of, "Effects are computed from results"),
     draw: (answer, within) => draw(answer, within, view),
   });
   new ResizeObserver(() => view.body && view.body.clientWidth !== view.drawnAt && chart.render()).observe(figure);
@@ -72,7 +72,7 @@ function hidden(parameters) {
 
 function title(parameters, name) {
   if (parameters.length === 1) return `Effect of ${parameters[0].name} on the ${name}`;
-  return `Effect of each parameter on the ${name}, the most important first`;
+  return `Effect of each parameter on the ${name}, most important first`;
 }
 
 function table(parameters) {

@@ -19,7 +19,7 @@ export function hasNoPlace(value) {
 
 // What a title says of so many values that a log axis has no place for.
 export function leftOut(count) {
-  return count ? ` (log axis: ${count} not above zero left out)` : "";
+  return count ? ` (log axis: ${count} not above zero hidden)` : "";
 }
 
 // `axes`: {x and y: name in the address}; one that is missing has no logarithm. Returns a function that ends it.

@@ -53,7 +53,7 @@ async function mount(element) {
     const chart = await import(`./${name}.js`);
     chart.mount(element, { experiment: element.dataset.experiment, state });
   } catch (error) {
-    element.append(`This chart could not be loaded: ${error.message}. A reload of the page may help.`);
+    element.append(`This chart could not be loaded: ${error.message}. Reload the page.`);
   }
 }
 

@@ -28,7 +28,7 @@ export async function mount(figure, { state }) {
   const columns = await columnsOf(figure);
   const names = columns.parameters.filter(({ present }) => present).map(({ name }) => name);
   if (names.length > 1) return begin(figure, state, frame, names);
-  frame.say(`Two parameters are compared here; ${lacking(columns)}.`);
+  frame.say(`This chart needs two parameters; ${lacking(columns)}.`);
   const end = live.onRevision(() => {
     end();
     forget(figure);
@@ -38,7 +38,7 @@ export async function mount(figure, { state }) {
 
 function lacking({ parameters, total }) {
   if (parameters.length === 1) return "this experiment has one";
-  return total ? "no trial has two" : "trials with two are not there yet";
+  return total ? "no trial has two" : "no trial exists yet";
 }
 
 function begin(figure, state, frame, names) {
@@ -51,7 +51,7 @@ function begin(figure, state, frame, names) {
   const chart = {
     question: "pair",
     extra: () => ({ a: state.get("a"), b: state.get("b") }),
-    empty: ({ of, cells }) => (cells.length ? "" : without("result", of, "a cell is coloured by the results of its trials")),
+    empty: ({ of, cells }) => (cells.length ? "" : without("result", of, "Cells are coloured by the results of their trials")),
     draw: (answer, within) => draw(answer, within, menus),
   };
   run(figure, state, chart, frame);

@@ -20,7 +20,7 @@ export function mount(figure, { state }) {
     question: "parallel",
     axes: { y: "logy" },
     extra: () => ({ axes: state.get("axes") }),
-    empty: ({ of, lines }) => (lines.number.length ? "" : without("result", of, "a line begins with the first one")),
+    empty: ({ of, lines }) => (lines.number.length ? "" : without("result", of, "The first line appears with the first result")),
     draw: (answer, within) => draw(Object.assign(view, within, { answer })),
   });
   new ResizeObserver(() => view.body && view.body.clientWidth !== view.drawnAt && chart.render()).observe(figure);
@@ -39,7 +39,7 @@ function draw(view) {
   paint(view.surface, view, marks);
   name(view);
   const hidden = isLog ? answer.lines.values.at(-1).filter(hasNoPlace).length : 0;
-  const title = `Parameters and result of each trial, the best on top${leftOut(hidden)}`;
+  const title = `Parameters and result of each trial, best on top${leftOut(hidden)}`;
   return { title, ...table(answer), exporter: (format) => image(view, format) };
 }
 
@@ -150,7 +150,7 @@ function name(view) {
 function heading(axis, layout, moved) {
   const made = document.createElement(axis.isResult ? "span" : "button");
   made.textContent = axis.name;
-  made.title = axis.isResult ? axis.name : `${axis.name}: drag it, or use the arrow keys, to order the axes`;
+  made.title = axis.isResult ? axis.name : `${axis.name}: drag, or use the arrow keys, to reorder the axes`;
   made.style.left = `${axis.x}px`;
   made.style.maxWidth = `${layout.step - 6}px`;
   if (!axis.isResult) {

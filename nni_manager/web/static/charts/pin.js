@@ -29,7 +29,7 @@ export async function pin(figure, number, event) {
   try {
     fill(card, await load(figure, number));
   } catch (error) {
-    card.lastChild.replaceWith(`It could not be loaded: ${error.message}`);
+    card.lastChild.replaceWith(`The trial could not be loaded: ${error.message}`);
   }
 }
 

@@ -17,7 +17,7 @@ export function mount(figure, { state }) {
     question: "results",
     axes: { x: "logx", y: "logy" },
     extra: () => view.zoom,
-    empty: ({ of, points }) => (points.number.length ? "" : without("result", of, "the first trial brings it")),
+    empty: ({ of, points }) => (points.number.length ? "" : without("result", of, "The first trial has not reported one")),
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);

@@ -13,7 +13,7 @@ export function mount(figure, { state }) {
   const chart = run(figure, state, {
     question: "timeline",
     extra: () => view.zoom,
-    empty: ({ bars }) => (bars.length ? "" : "No trial has begun yet: the first bar begins with the first trial."),
+    empty: ({ bars }) => (bars.length ? "" : "No trial has started yet."),
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);
@@ -42,7 +42,7 @@ async function draw(answer, within, view) {
   });
   view.answer = answer;
   if (!figure.dataset.zooms) listen(figure, frame, view);
-  return { ...table(answer), title: "When each trial ran, and how many at a time", exporter };
+  return { ...table(answer), title: "When each trial ran, and how many at the same time", exporter };
 }
 
 // Where not all bars are there, the newest fill the chart; zooming out shows how many ran before.
@@ -86,7 +86,7 @@ function concurrency({ concurrency }) {
   return {
     type: "scatter",
     mode: "lines",
-    name: "running at a time",
+    name: "running trials",
     showlegend: false,
     x: concurrency.t,
     y: concurrency.running,

@@ -26,7 +26,7 @@ export class Feed {
   async refresh() {
     const answer = answerTo(this.#address());
     if (answer === this.#shown) return;
-    if (answer === undefined) return this.#handlers.fail("the report does not have it; the experiment's page does");
+    if (answer === undefined) return this.#handlers.fail("the report does not contain these data; open the experiment's page");
     this.#shown = answer;
     try {
       await this.#handlers.answer(answer);

@@ -95,7 +95,7 @@ class Sketch {
   #reach() {
     this.#take().catch(({ message }) => {
       this.#hasFailed = true;
-      this.#within.frame.warn(`This chart is a picture only: ${message}.`);
+      this.#within.frame.warn(`This chart is not interactive: ${message}.`);
     });
   }
 
