@@ -1,5 +1,7 @@
-"""The pages and their buttons, an ASGI application. `app` puts the API's guard in front of it, which refuses requests
-of other sites' pages."""
+"""The ASGI application of the pages and their buttons.
+
+`app` puts the API's guard in front of it, which refuses requests from pages of other sites.
+"""
 
 from __future__ import annotations
 

@@ -145,7 +145,9 @@ async def test_logs_are_filtered_by_level_and_text(visitor: httpx.AsyncClient, w
     page = (await get(visitor, "/experiments/seeded/log?level=ERROR")).text
     assert "the tuner raised <b>" in page and "Traceback" in page and "slow" not in page and "began" not in page
     assert "The last 1 of 1 lines" in (await get(visitor, "/experiments/seeded/log?q=SLOW")).text
-    assert "There is no dispatcher.log yet" in (await get(visitor, "/experiments/seeded/log?file=dispatcher.log")).text
+    assert (
+        "dispatcher.log does not exist yet" in (await get(visitor, "/experiments/seeded/log?file=dispatcher.log")).text
+    )
     for query in ("file=../x", "level=LOUD", "lines=7"):
         assert (await visitor.get(f"/experiments/seeded/log?{query}")).status_code == 400
     with pytest.raises(InvalidInput, match="level: must be one of"):

@@ -1,5 +1,5 @@
-// The list of experiments: choices in the filter take effect at once, and two to five ticked rows can be compared.
-// Without this script the filter has a button, and the comparison itself says how many it takes.
+// The list of experiments: filter options apply at once, and two to five ticked rows can be compared. Without this script
+// the filter has a button, and the comparison page states how many experiments it accepts.
 
 import { live } from "./live.js";
 

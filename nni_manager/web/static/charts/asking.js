@@ -1,4 +1,4 @@
-// Asks the manager. Where no answer comes, browsers have words of their own, as "Failed to fetch".
+// Requests to the manager. Without an answer, browsers raise errors with different texts, such as "Failed to fetch".
 
 export async function ask(address, options) {
   try {

@@ -1,4 +1,4 @@
-// What each parameter does to the result: binned, the most important first. A region that is framed is a filter.
+// Effect of each parameter on the result: binned, most important first. A selected region becomes a filter.
 
 import { run, without } from "./chart.js";
 import { choosing } from "./choosing.js";
@@ -11,7 +11,7 @@ import { nameOf } from "./plot.js";
 import { choices, range } from "./ranges.js";
 import { OwnChart } from "./sketch/own_chart.js";
 
-// Of a panel, in pixels.
+// Size of a panel in pixels.
 const NARROWEST = 260;
 const [HEIGHT, ALONE, AROUND] = [190, 300, 40];
 
@@ -58,13 +58,13 @@ function draw(answer, within, view) {
   return { ...table(parameters), title: words, exporter };
 }
 
-// What is framed in a panel is a filter by its parameter.
+// A selection in a panel filters by its parameter.
 function filter({ name, kind, choices: all }, [low, high], state) {
   const text = kind === "choice" ? choices(all.filter((_, at) => at >= low && at <= high)) : range(low, high);
   if (text) state.set({ [`p.${name}`]: text, page: null }, { push: true });
 }
 
-// The medians, bests and trials that a log axis has no place for.
+// Number of medians, best values and trials that a log axis cannot show.
 function hidden(parameters) {
   const values = parameters.flatMap(({ bins, points }) => [...bins.flatMap(({ median, best }) => [median, best]), ...points.value]);
   return values.filter(hasNoPlace).length;

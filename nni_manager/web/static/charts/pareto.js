@@ -1,5 +1,5 @@
-// Several objectives: the trials by two of them. What no other trial is better than is the front; what breaks a
-// constraint is drawn as such.
+// Several objectives: the trials by two of them. Non-dominated trials form the front; trials that violate a constraint
+// have their own marks.
 
 import { run } from "./chart.js";
 import { choosing } from "./choosing.js";
@@ -84,7 +84,7 @@ function safe(text) {
   return plain(text).replaceAll("%", "");
 }
 
-// While no trial satisfies the constraints, the set is made of those that break them least.
+// While no trial satisfies the constraints, the set contains the trials with the smallest violations.
 function frontName({ points }, front) {
   return front.some((index) => !points.feasible[index]) ? "smallest violations so far" : "Pareto front";
 }

@@ -1,11 +1,11 @@
-// When each trial ran: lanes by place, coloured and patterned by status; below, how many ran at a time.
+// When each trial ran: a lane for each place, with colour and pattern by status; below, the number of running trials.
 
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { duration, extent, moment, plain, short } from "./formats.js";
 import { axis, plot, utc } from "./plot.js";
 
-// Pixels: of a lane, around all lanes, and of the whole.
+// In pixels: height of a lane, margins around the lanes, total height.
 const [ROW, AROUND, LEAST, MOST] = [16, 170, 320, 720];
 
 export function mount(figure, { state }) {
@@ -45,7 +45,7 @@ async function draw(answer, within, view) {
   return { ...table(answer), title: "When each trial ran, and how many at the same time", exporter };
 }
 
-// Where not all bars are there, the newest fill the chart; zooming out shows how many ran before.
+// If bars are sampled, the newest fill the chart; zooming out shows earlier numbers of running trials.
 function newest({ bars, shown, of }) {
   return shown < of ? { range: [bars[0].startMs, extent(bars.map(({ endMs }) => endMs))[1]] } : {};
 }
