@@ -29,7 +29,7 @@ def config() -> dict[str, Any]:
     }
 
 
-def test_rungs_of_asha_hold_what_failed_and_ended_before_the_daemon_was_killed(daemon: Daemon, code: Path) -> None:
+def test_asha_rungs_keep_earlier_results_after_a_daemon_kill(daemon: Daemon, code: Path) -> None:
     """6 is third of the six that came to the first rung, so it goes on; beside 9 alone, which runs through the kill, it
     would be stopped. What is to be stopped has no gate to end by.
     """

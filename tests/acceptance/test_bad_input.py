@@ -78,7 +78,7 @@ def test_gpus_without_a_driver_are_refused(served: CommandLine) -> None:
     assert code == 2 and "trialGpuNumber" in line
 
 
-def test_text_that_is_no_config_is_refused(served: CommandLine) -> None:
+def test_text_that_is_not_a_config_is_refused(served: CommandLine) -> None:
     path = served.folder / "wrong.yml"
     for text, line in (("a: [1, 2\nb: 3\n", 2), ("- 1\n", 0), ("", 0), ("\0", 0), ("a: *b\n", 1)):
         path.write_text(text)
@@ -252,7 +252,7 @@ def test_malformed_request_is_refused(served: CommandLine) -> None:
         (b"[" * 100_000, "nested too deep"),
     ],
 )
-def test_body_that_is_no_experiment_is_refused(served: CommandLine, body: bytes, words: str) -> None:
+def test_body_that_is_not_an_experiment_is_refused(served: CommandLine, body: bytes, words: str) -> None:
     with _unchanged(served), _listener(served) as client:
         answer = client.post("/api/v1/experiments", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and words in answer.json()["error"]

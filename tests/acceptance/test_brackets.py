@@ -46,7 +46,7 @@ def budgets(trials: list[dict[str, Any]]) -> list[float]:
     return [trial["parameters"]["TRIAL_BUDGET"] for trial in trials]
 
 
-def test_brackets_of_hyperband_go_on_where_they_were(daemon: Daemon, code: Path) -> None:
+def test_hyperband_brackets_continue_after_restart(daemon: Daemon, code: Path) -> None:
     trials = killed_in_the_first_round(daemon, code, config("advisor", HYPERBAND, 22))
     assert budgets(trials) == [1] * 9 + [3] * 3 + [9] + [3] * 5 + [9] + [9] * 3
     first, promoted = trials[:9], trials[9:12]
@@ -54,7 +54,7 @@ def test_brackets_of_hyperband_go_on_where_they_were(daemon: Daemon, code: Path)
     assert len(good) == 7 and [trial["parameters"]["x"] for trial in promoted] == good[:3]
 
 
-def test_brackets_of_bohb_go_on_where_they_were(daemon: Daemon, code: Path) -> None:
+def test_bohb_brackets_continue_after_restart(daemon: Daemon, code: Path) -> None:
     """Side by side: the first rounds of all brackets are full before a new cycle begins."""
     trials = killed_in_the_first_round(daemon, code, config("tuner", BOHB, 22))
     found = Counter(budgets(trials))

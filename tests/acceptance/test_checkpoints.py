@@ -79,7 +79,7 @@ def _kill(pid: int) -> None:
     os.killpg(os.getpgid(pid), signal.SIGKILL)
 
 
-def test_local_job_taken_away_five_times_goes_on(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_local_job_continues_after_five_losses(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Counting(daemon, tmp_path, code, {"platform": "local"}, maxTrialRetries=5)
 
     def with_keeper(pid: int) -> None:
@@ -101,7 +101,9 @@ def test_local_job_taken_away_five_times_goes_on(daemon: Daemon, code: Path, tmp
     run.check(lambda trial: daemon.data / run.id / "trials" / f"{trial}-checkpoint")
 
 
-def test_pod_deleted_five_times_goes_on(listening: Daemon, cluster: FakeCluster, code: Path, tmp_path: Path) -> None:
+def test_pod_continues_after_five_deletions(
+    listening: Daemon, cluster: FakeCluster, code: Path, tmp_path: Path
+) -> None:
     """On storage that pods mount; each time the whole pod is gone."""
     role = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
     service = {
@@ -168,7 +170,7 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
     assert [one for one in found if one not in retried] == sorted([*((x, 3, 1) for x in best[:3]), (best[0], 9, 3)])
 
 
-def test_only_the_best_keep_their_checkpoints_though_the_daemon_is_killed(daemon: Daemon, code: Path) -> None:
+def test_only_best_checkpoints_are_kept_across_daemon_kills(daemon: Daemon, code: Path) -> None:
     """What a trial of its own failure left stays, too."""
     command = """echo state > "$NNI_CHECKPOINT_DIR/state"; [ "$NNI_TRIAL_SEQ_ID" != 3 ] || exit 1
 echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
@@ -210,7 +212,7 @@ def _service(machines: list[RealMachine], drained: RealMachine | None = None, **
     return {"platform": "remote", "machineList": entries, **fields}
 
 
-def test_machine_taken_away_five_times_the_other_one_goes_on(
+def test_other_machine_continues_after_five_losses(
     daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
     """Each time the machine with the trial takes no more, and its checkpoint is brought to the other one."""
@@ -229,7 +231,7 @@ def test_machine_taken_away_five_times_the_other_one_goes_on(
     assert all(folder.is_dir() for folder in folders), "it was on both machines"
 
 
-def test_checkpoint_of_a_machine_out_of_reach_is_missed_in_a_sentence(
+def test_checkpoint_on_an_unreachable_machine_is_named(
     daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
     service = _service(machines, machineGracePeriod="1s")

@@ -69,7 +69,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_trial_sees_the_code_as_it_was_sent(shared: Daemon, tree: Path, notes: Path, channel: str) -> None:
+def test_trial_runs_the_code_that_was_sent(shared: Daemon, tree: Path, notes: Path, channel: str) -> None:
     expected = {"lister.py": str(LISTER.stat().st_size), "logs/deep": "folder", "logs": "folder", "data": "folder"}
     for name, (text, travels) in TREE.items():
         path = tree / name
@@ -156,7 +156,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("spoil", BAD)
-def test_code_that_cannot_be_packed_is_refused_before_anything_is_made(
+def test_unpackable_code_is_refused_and_nothing_is_created(
     served: CommandLine, tree: Path, notes: Path, spoil: Callable[[Path], str]
 ) -> None:
     words = spoil(tree)

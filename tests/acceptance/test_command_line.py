@@ -75,7 +75,7 @@ def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> 
     assert nnictl.traces() == []
 
 
-def test_foreground_fails_where_no_trial_succeeds(nnictl: CommandLine) -> None:
+def test_foreground_fails_if_no_trial_succeeds(nnictl: CommandLine) -> None:
     done = nnictl.run("create", "-c", nnictl.config(trialCommand=FAIL), "-f")
     id_ = id_in(done.stdout)
     assert done.returncode == 1
@@ -87,7 +87,7 @@ def test_foreground_fails_where_no_trial_succeeds(nnictl: CommandLine) -> None:
     assert nnictl.good("trial", "ls", id_).count("exit code 3") == 4
 
 
-def test_foreground_ends_on_hold_and_goes_on_when_resumed(nnictl: CommandLine) -> None:
+def test_foreground_ends_on_hold_and_continues_after_resume(nnictl: CommandLine) -> None:
     gate = nnictl.folder / "mended"
     command = f"if [ ! -e {gate} ]; then {FAIL}; fi; {REPORT}"
     done = nnictl.run("create", "-c", nnictl.config(trialCommand=command, maxTrialNumber=12), "-f")
@@ -127,7 +127,7 @@ def test_interrupt_stops_experiment_and_daemon(nnictl: CommandLine) -> None:
     assert f"{id_}  " in (listed := nnictl.good("experiment", "list", "--all")) and "STOPPED" in listed
 
 
-def test_interrupt_while_the_experiment_is_being_made_stops_it(nnictl: CommandLine) -> None:
+def test_interrupt_during_creation_stops_the_experiment(nnictl: CommandLine) -> None:
     """The daemon goes on with what it was asked, so the command waits for its answer."""
     (nnictl.folder / "slow.py").write_text(SLOW_TUNER)
     tuner = {"codeDirectory": ".", "className": "slow.Slow"}
@@ -145,7 +145,7 @@ def test_interrupt_while_the_experiment_is_being_made_stops_it(nnictl: CommandLi
 # In the background
 
 
-def test_a_daemon_that_is_about_to_end_leaves_new_experiments_to_the_next(nnictl: CommandLine) -> None:
+def test_ending_daemon_leaves_new_experiments_to_the_next(nnictl: CommandLine) -> None:
     for _ in range(6):
         with nnictl.start("stop", "--all") as stopping:
             nnictl.good("create", "--config", nnictl.config(trialCommand=RUN_ON))
@@ -206,7 +206,7 @@ def test_log_follows_a_trial_to_its_end(nnictl: CommandLine) -> None:
     nnictl.good("stop", "--all")
 
 
-def test_config_check_judges_without_a_daemon(nnictl: CommandLine) -> None:
+def test_config_check_needs_no_daemon(nnictl: CommandLine) -> None:
     good = nnictl.config()
     assert nnictl.run("config", "check", good).stdout == f"{good}: valid; at most 4 trials of Random on local\n"
     wrong = nnictl.config("wrong.yml", trialConcurency=2, maxTrialNumber="many")

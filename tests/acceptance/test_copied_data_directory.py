@@ -25,9 +25,7 @@ def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
     copy.terminate()
 
 
-def test_what_is_done_in_a_copy_leaves_the_original_alone(
-    daemon: Daemon, copy: Daemon, code: Path, tmp_path: Path
-) -> None:
+def test_actions_in_a_copy_do_not_change_the_original(daemon: Daemon, copy: Daemon, code: Path, tmp_path: Path) -> None:
     enough = tmp_path / "enough"
     id_ = daemon.create(_config(enough), code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
@@ -46,7 +44,7 @@ def test_what_is_done_in_a_copy_leaves_the_original_alone(
     assert [(trial["status"], trial["attempt"]) for trial in daemon.trials(id_)] == [("SUCCEEDED", 1)] * 2
 
 
-def test_a_copy_that_would_use_the_original_keeper_does_not_start(daemon: Daemon, tmp_path: Path) -> None:
+def test_copy_that_would_use_the_original_keeper_is_refused(daemon: Daemon, tmp_path: Path) -> None:
     data = tmp_path / "second"
     (daemon.data / "keeper").mkdir(exist_ok=True)
     shutil.copytree(daemon.data, data, ignore=shutil.ignore_patterns("*.sock", "keeper"))

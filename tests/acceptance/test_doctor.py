@@ -41,7 +41,7 @@ def test_fresh_machine_passes_and_is_unchanged(line: CommandLine) -> None:
     assert processes_of("nni-doctor-") == []
 
 
-def test_running_daemon_is_reported_in_readable_text_and_not_disturbed_and_a_killed_one_is_reported(
+def test_running_and_killed_daemons_are_reported(
     line: CommandLine,
 ) -> None:
     served = line.serve("--host", "127.0.0.1", "--port", "0")

@@ -72,7 +72,7 @@ def test_one_daemon_serves_two_endpoints(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
-def test_taken_port_is_named_and_nothing_is_made(kept: CommandLine) -> None:
+def test_taken_port_is_named_and_nothing_is_created(kept: CommandLine) -> None:
     (port,), before = _free_ports(1), _made(kept)
     holder = kept.create(trialCommand=RUN_ON)
     config = kept.config(trialCommand=RUN_ON)

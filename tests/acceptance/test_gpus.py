@@ -42,9 +42,7 @@ def daemon(tmp_path: Path, driver: FakeDriver) -> Iterator[Daemon]:
         yield daemon
 
 
-def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
-    daemon: Daemon, code: Path, driver: FakeDriver
-) -> None:
+def test_two_experiments_share_all_cards_across_daemon_kills(daemon: Daemon, code: Path, driver: FakeDriver) -> None:
     """One has a card to itself, the other shares with one more of its own kind."""
     alone = daemon.create(_config("1.3", TRIALS), code, ENVIRONMENT)
     sharing = daemon.create(_config("1.9", TRIALS, maxTrialNumberPerGpu=2), code, ENVIRONMENT)

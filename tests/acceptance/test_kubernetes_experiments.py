@@ -74,7 +74,7 @@ def test_each_trial_has_its_own_result_and_nothing_is_left(
     assert cluster.left(id_) == []
 
 
-def test_results_come_by_exec_where_pods_cannot_reach_the_manager(
+def test_results_come_by_exec_if_pods_cannot_reach_the_manager(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     """Nothing is said about channels: each pod tries, and once one has tried in vain the next need not."""

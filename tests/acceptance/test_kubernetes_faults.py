@@ -150,7 +150,7 @@ def test_api_server_outages_and_broken_watches_cost_no_trial(cluster_run: Cluste
     cluster_run.check(3)
 
 
-def test_jobs_of_an_experiment_that_was_stopped_during_an_outage_are_ended_after_it(cluster_run: ClusterRun) -> None:
+def test_jobs_of_a_stop_during_an_outage_end_after_it(cluster_run: ClusterRun) -> None:
     """By the daemon itself, without another experiment there and without a request. Nothing but the API server could
     tell the jobs to end."""
     cluster_run.create(trials=2, at_once=2, channel="exec")

@@ -117,7 +117,7 @@ def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluste
     assert _nni(cluster) == left_by_nni
 
 
-def test_leftovers_of_a_lost_manager_are_removed_after_confirmation(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_leftovers_of_a_lost_manager_are_removed_on_request(cluster: FakeCluster, tmp_path: Path) -> None:
     shared = cluster.share(tmp_path / "shared")
     with ExitStack() as stack:
         daemons = {}

@@ -138,9 +138,7 @@ def test_copied_folder_is_listed_and_resumed_at_once(daemon: Daemon, code: Path,
 
 
 @pytest.mark.parametrize("how", ["emptied", "removed", "rowless", "other tables", "folder gone"])
-def test_lost_database_is_a_sentence_that_names_the_file(
-    daemon: Daemon, code: Path, enough: Path, how: str, tmp_path: Path
-) -> None:
+def test_lost_database_is_named_in_an_error(daemon: Daemon, code: Path, enough: Path, how: str, tmp_path: Path) -> None:
     enough.touch()
     id_ = daemon.create(_config(enough), code)
     daemon.wait(id_, "DONE")
@@ -194,7 +192,7 @@ def test_unreadable_database_with_jobs_keeps_an_owner(daemon: Daemon, code: Path
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "emptied"])
-def test_list_lost_while_the_daemon_runs_is_made_again(
+def test_list_lost_while_the_daemon_runs_is_rebuilt(
     daemon: Daemon, code: Path, enough: Path, tmp_path: Path, how: str
 ) -> None:
     shutil.copy(daemon.data / "index.sqlite", tmp_path / "older")
@@ -237,7 +235,7 @@ def test_lost_identity_starts_nothing_twice(daemon: Daemon, code: Path, enough: 
     _ends_well(daemon, id_, enough)
 
 
-def test_older_database_gives_no_number_twice_and_ends_its_jobs(
+def test_older_database_reuses_no_number_and_ends_its_jobs(
     daemon: Daemon, code: Path, enough: Path, tmp_path: Path
 ) -> None:
     """The database was copied before the second trial, which has no row then."""
@@ -263,7 +261,7 @@ def test_older_database_gives_no_number_twice_and_ends_its_jobs(
     assert_gone(f"{id_}/trials/{lost}")
 
 
-def test_clean_ends_jobs_of_an_experiment_that_no_list_has(daemon: Daemon, code: Path, enough: Path) -> None:
+def test_clean_ends_jobs_of_an_unlisted_experiment(daemon: Daemon, code: Path, enough: Path) -> None:
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     _index(daemon, f"DELETE FROM experiments WHERE id = '{id_}'")
@@ -276,7 +274,7 @@ def test_clean_ends_jobs_of_an_experiment_that_no_list_has(daemon: Daemon, code:
 
 
 @pytest.mark.parametrize("name", ["log", "checkpoint"])
-def test_removed_subfolder_is_made_again(daemon: Daemon, code: Path, enough: Path, name: str) -> None:
+def test_removed_subfolder_is_recreated(daemon: Daemon, code: Path, enough: Path, name: str) -> None:
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     shutil.rmtree(daemon.data / id_ / name)

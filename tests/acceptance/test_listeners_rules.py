@@ -435,7 +435,7 @@ def test_malformed_http_gets_no_details(either: Listeners) -> None:
     assert "Traceback" not in (either.daemon.data.parent / "daemon.log").read_text()
 
 
-def test_request_is_answered_whatever_follows_it(opened: Listeners) -> None:
+def test_request_is_answered_despite_trailing_bytes(opened: Listeners) -> None:
     """The connection is closed after garbage, and the daemon has no trouble with that."""
     parts = urlsplit(opened.service)
     good = f"GET /healthz HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode()

@@ -30,7 +30,7 @@ print(os.readlink("/proc/self/fd/0"))
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def test_daemon_starts_without_streams_signals_and_utf_8(tmp_path: Path) -> None:
+def test_daemon_starts_without_streams_signals_and_utf8(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "data", environment=PLAIN, program=("-c", BARE))
     (tmp_path / "trial.py").write_text(TRIAL)
     daemon.data.mkdir()

@@ -39,7 +39,7 @@ def test_lost_answers_and_restarts_cost_no_trial(listening: Daemon, cluster: Clu
     assert [Path(folder, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
 
 
-def test_results_come_through_the_storage_where_runners_cannot_reach_us(
+def test_results_come_by_storage_if_runners_cannot_connect(
     listening: Daemon, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
@@ -51,7 +51,7 @@ def test_results_come_through_the_storage_where_runners_cannot_reach_us(
     assert list(cluster.nfs.glob(f"{id}-*/*"))
 
 
-def test_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon, cluster: Cluster) -> None:
+def test_token_rotation_loses_no_running_trial(listening: Daemon, cluster: Cluster) -> None:
     cluster.fake.control("behaviour", hold=True)
     id = cluster.create(listening, 3)
     until(lambda: len(cluster.jobs) == 3, within_s=30)
@@ -90,7 +90,7 @@ def test_stop_reaches_the_runner_over_the_network(listening: Daemon, cluster: Cl
     until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/heard")), within_s=30)
 
 
-def test_unusable_settings_are_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
+def test_unusable_settings_are_refused_before_creation(listening: Daemon, cluster: Cluster) -> None:
     section = {**cluster.config(1)["trainingService"], "virtualCluster": "mars"}
     with pytest.raises(AssertionError, match=r"virtualCluster.*mars.*default"):
         cluster.create(listening, 1, trainingService=section)

@@ -70,7 +70,7 @@ def ids(daemon: Daemon) -> set[str]:
     return {one["id"] for one in daemon.call("GET", "/experiments")["experiments"]}
 
 
-def test_a_closure_goes_to_no_machine_before_all_have_its_python(shared: Daemon, machines: Machines) -> None:
+def test_closure_is_not_sent_until_all_machines_have_its_python(shared: Daemon, machines: Machines) -> None:
     target, before = 0.5, ids(shared)
     refused = (
         rf"remote: 127\.0\.0\.1: python3 of trials: .*Python {other_python.VERSION}\.1 .*Python {other_python.OWN}"
@@ -88,9 +88,7 @@ def test_a_closure_goes_to_no_machine_before_all_have_its_python(shared: Daemon,
     assert [list(machine.home.iterdir()) for machine in machines.all] == [[], []]
 
 
-def test_a_closure_runs_here_and_on_a_machine_with_its_python(
-    shared: Daemon, machines: Machines, tmp_path: Path
-) -> None:
+def test_closure_runs_here_and_on_machines_with_its_python(shared: Daemon, machines: Machines, tmp_path: Path) -> None:
     (met := tmp_path / "met").mkdir()
 
     def meet(parameters: dict[str, float]) -> float:
@@ -114,9 +112,7 @@ def test_a_closure_runs_here_and_on_a_machine_with_its_python(
     assert set(picked(shared.attempts(found.id), "service")) == {("remote",), ("local",)}
 
 
-def test_of_several_services_the_one_with_another_python_is_named(
-    shared: Daemon, machines: Machines, code: Path, tmp_path: Path
-) -> None:
+def test_service_with_another_python_is_named(shared: Daemon, machines: Machines, code: Path, tmp_path: Path) -> None:
     """`local` goes by the PATH that its trials get."""
     services = [{"platform": "local"}, machines.service(machines.differs)]
     both = config(services, trialPythonVersion=other_python.OWN)
@@ -127,9 +123,7 @@ def test_of_several_services_the_one_with_another_python_is_named(
         shared.create(both, code, {"PATH": other_python.put(tmp_path / "here")})
 
 
-def test_a_machine_that_was_away_gets_no_trial_before_its_python_is_known(
-    shared: Daemon, machines: Machines, code: Path
-) -> None:
+def test_returning_machine_waits_until_its_python_is_known(shared: Daemon, machines: Machines, code: Path) -> None:
     asyncio.run(machines.differs.stop())
     id_ = shared.create(config(machines.service(machines.differs), trialPythonVersion=other_python.OWN), code)
     asyncio.run(machines.differs.start())
@@ -151,7 +145,7 @@ def in_containers(fake: FakeProcess, daemon: Daemon) -> dict[str, Any]:
     return {"platform": "dlts", "dashboard": f"{fake.address}/", **account}
 
 
-def test_an_image_with_another_python_is_on_hold_at_the_first_trial(shared: Daemon, code: Path, tmp_path: Path) -> None:
+def test_image_with_another_python_causes_a_hold(shared: Daemon, code: Path, tmp_path: Path) -> None:
     """Whatever may be tried again; the other service does all that is left."""
     (code / "function.marshal").write_bytes(b"of another format")
     with running("dlts", tmp_path / "dlts") as fake:

@@ -115,7 +115,7 @@ def test_another_user_cannot_use_an_endpoint(daemon: Daemon, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("linger", ["", "0"])
-def test_request_whose_sender_has_gone_does_nothing(daemon: Daemon, tmp_path: Path, linger: str) -> None:
+def test_request_of_an_exited_sender_does_nothing(daemon: Daemon, tmp_path: Path, linger: str) -> None:
     """What is closed has no user any more: the kernel says root. `linger`: with a FIN, or with a RST."""
     host, port = _service(daemon)
     body = json.dumps(_experiment(tmp_path, "true")).encode()

@@ -52,7 +52,7 @@ def _kept_jobs(daemon: Daemon) -> list[str]:
     return [name for name in os.listdir(daemon.data / "keeper" / "jobs") if name.endswith(".jsonl")]
 
 
-def test_power_failure_runs_no_forgotten_trial_again(daemon: Daemon, code: Path, tmp_path: Path, synced: Path) -> None:
+def test_power_failure_reruns_no_forgotten_trial(daemon: Daemon, code: Path, tmp_path: Path, synced: Path) -> None:
     notes = tmp_path / "notes.jsonl"
     id_ = _experiment(daemon, code, notes, 12)
     daemon.wait(id_, "DONE")
@@ -64,7 +64,7 @@ def test_power_failure_runs_no_forgotten_trial_again(daemon: Daemon, code: Path,
     trial_notes.check_results(daemon, id_, notes)
 
 
-def test_power_failure_at_work_tries_no_finished_trial_again(
+def test_power_failure_while_running_reruns_no_finished_trial(
     daemon: Daemon, code: Path, tmp_path: Path, synced: Path
 ) -> None:
     notes = tmp_path / "notes.jsonl"

@@ -79,7 +79,7 @@ def test_missing_private_file_holds_until_values_are_given(nnictl: CommandLine) 
     assert kept.environment is not None and kept.environment["WASP"] == VARIABLE
 
 
-def test_copy_without_private_file_opens_and_names_its_missing_secrets(nnictl: CommandLine, tmp_path: Path) -> None:
+def test_copy_without_private_file_names_missing_secrets(nnictl: CommandLine, tmp_path: Path) -> None:
     nnictl.environment["WASP_TOKEN"] = SECRET
     section = {"platform": "scripted", "token": "${WASP_TOKEN}", "trials": [{"duration": 0.1, "result": 1}]}
     id_ = nnictl.create(trainingService=section, maxTrialNumber=1)

@@ -48,7 +48,7 @@ def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
         yield copy.start()
 
 
-def test_copied_data_directory_is_refused_until_it_has_its_own_identity(
+def test_copied_data_directory_needs_its_own_identity(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
     enough = tmp_path / "enough"

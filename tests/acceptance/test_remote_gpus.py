@@ -62,7 +62,7 @@ def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
         end_all(str(machine.ssh.home))
 
 
-def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_killed(
+def test_two_experiments_fill_two_machines_across_daemon_kills(
     daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
     """One experiment takes whole cards, the other two cards a trial, each shared by two trials. Of the six cards, a

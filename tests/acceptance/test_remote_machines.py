@@ -125,7 +125,7 @@ def test_trials_of_a_vanished_machine_run_elsewhere(
     _check_nothing_runs(machines)
 
 
-def test_stop_with_a_dead_machine_names_leftovers_and_ends_them_later(
+def test_stop_with_a_dead_machine_ends_named_leftovers_later(
     daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
 ) -> None:
     dead = machines[1]

@@ -51,7 +51,7 @@ def upgraded(tmp_path: Path, code: Path, machines: list[RealMachine]) -> Iterato
     assert_gone(str(data))
 
 
-def test_trials_of_an_older_keeper_run_on_beside_others(
+def test_trials_of_an_older_keeper_continue_with_others(
     upgraded: tuple[Daemon, str], machines: list[RealMachine], tmp_path: Path
 ) -> None:
     daemon, id_ = upgraded

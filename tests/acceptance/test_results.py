@@ -347,7 +347,7 @@ def test_first_trials_failing_alike_cause_a_hold(bench: Bench) -> None:
     assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"FAILED": 7}
 
 
-def test_first_unusable_results_cause_a_hold_and_resume_counts_again(bench: Bench) -> None:
+def test_first_unusable_results_cause_a_hold_until_resume(bench: Bench) -> None:
     (bench.code / "wrong.py").write_text(
         "import nni\nnni.get_next_parameter()\nnni.report_final_result({'acc': 0.9})\n"
     )
@@ -645,7 +645,7 @@ def test_edited_code_is_named_and_each_trial_has_its_state(bench: Bench) -> None
     )
 
 
-def test_edited_settings_count_once_a_trial_left_them_alone(bench: Bench) -> None:
+def test_edited_settings_count_if_trials_did_not_edit_them(bench: Bench) -> None:
     settings = bench.code / "factor.cfg"
     settings.write_text("FACTOR=1\n")
     command = (
@@ -684,7 +684,7 @@ def test_further_final_results_of_all_channels_are_counted(bench: Bench) -> None
     assert bench.log().count("reported more than one final result") == 1
 
 
-def test_continued_attempt_goes_on_in_the_curve_of_the_first(bench: Bench) -> None:
+def test_continued_attempt_extends_the_curve_of_the_first(bench: Bench) -> None:
     trial = bench.run_code(
         "file = os.path.join(os.environ['NNI_CHECKPOINT_DIR'], 'epoch')\n"
         "first = int(open(file).read()) if os.path.exists(file) else 0\n"
@@ -716,7 +716,7 @@ def test_final_result_counts_beyond_the_limit_of_results(bench: Bench) -> None:
     assert "maxResultSize (2 MB)" in trial["message"] and bench.log().count("maxResultSize (2 MB)") >= 1
 
 
-def test_long_output_is_warned_of_once_and_nothing_is_cut(bench: Bench) -> None:
+def test_long_output_warns_once_and_is_kept(bench: Bench) -> None:
     command = (
         "head -c $((NNI_TRIAL_SEQ_ID * 700000)) /dev/zero; head -c 400000 /dev/zero >&2;"
         ' echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'

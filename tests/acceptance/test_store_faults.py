@@ -239,7 +239,7 @@ def test_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: Path
     run.stop()
 
 
-def test_daemon_starts_beside_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_daemon_starts_with_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path)
     run.wait_for_progress()
     daemon.kill()
@@ -567,7 +567,7 @@ def _during(seconds: float, holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("names", [("log",), ("log", "checkpoint"), ("log", "trials", "code")], ids="+".join)
-def test_removed_folders_are_made_when_the_experiment_opens(
+def test_removed_folders_are_recreated_on_opening(
     daemon: Daemon, code: Path, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     run = Run(daemon, code, tmp_path, trials=4, steps=1)
@@ -629,9 +629,7 @@ def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tm
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["at work", "at the start"])
-def test_database_put_back_opens_the_experiment_again(
-    daemon: Daemon, code: Path, tmp_path: Path, is_killed: bool
-) -> None:
+def test_restored_database_reopens_the_experiment(daemon: Daemon, code: Path, tmp_path: Path, is_killed: bool) -> None:
     run = Run(daemon, code, tmp_path)
     run.wait_for_progress()
     if is_killed:

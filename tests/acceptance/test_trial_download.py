@@ -32,7 +32,7 @@ def machine(tmp_path: Path) -> Iterator[RealMachine]:
     end_all(str(machine.home))
 
 
-def test_files_and_checkpoint_of_a_local_trial_are_brought(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_files_and_checkpoint_of_a_local_trial_are_downloaded(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     id_, trial = _ended_trial(daemon, code, {"platform": "local"})
     target = tmp_path / "brought"
     said = _download(daemon, id_, "-T", trial, "-o", str(target))
@@ -42,7 +42,7 @@ def test_files_and_checkpoint_of_a_local_trial_are_brought(daemon: Daemon, code:
     assert (target / "checkpoint" / "epoch").read_text() == "7\n"
 
 
-def test_files_of_a_trial_on_another_machine_are_brought(
+def test_files_of_a_remote_trial_are_downloaded(
     daemon: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
     id_, trial = _ended_trial(

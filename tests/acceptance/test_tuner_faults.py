@@ -259,7 +259,7 @@ HANGS = {
 }
 
 
-def test_silent_tuner_causes_a_hold_that_ends_by_itself(impatient: Bench) -> None:
+def test_silent_tuner_causes_a_hold_that_ends_automatically(impatient: Bench) -> None:
     bench, answer = impatient, impatient.gates / "answer"
     bench.tuner.write_text(
         bench.good_tuner.replace(

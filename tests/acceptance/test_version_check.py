@@ -114,7 +114,7 @@ def test_runner_of_another_version_is_refused(own: Daemon, trials: Path, version
 
 
 @pytest.mark.parametrize("version", ["0.5.1", None])
-def test_refusal_is_told_by_the_commands_that_show_experiments(own: Daemon, trials: Path, version: str | None) -> None:
+def test_refusal_is_shown_by_experiment_commands(own: Daemon, trials: Path, version: str | None) -> None:
     cluster = Cluster(own, trials, 1)
     assert say(cluster.environments[0], "version", version=version, channel="push")[0] == 409
     own.wait(cluster.id, "ERROR")

@@ -56,9 +56,7 @@ async def test_a_long_name_does_not_widen_pages(browser: Browser, site: str, wor
             assert not await is_wider_than_screen(page), address
 
 
-async def test_fifty_parameters_are_told_apart_once_their_importance_is_there(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_importance_labels_of_fifty_parameters_do_not_overlap(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     answer = {
         "state": "computing",
@@ -82,9 +80,7 @@ async def test_fifty_parameters_are_told_apart_once_their_importance_is_there(
         await page.unroute_all()
 
 
-async def test_a_menu_names_a_parameter_that_is_called_as_what_every_object_has(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_parameter_named_like_an_object_property_is_offered(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     offered = """async () => {
       const { choosing } = await import('/static/charts/choosing.js');

@@ -112,7 +112,7 @@ async def test_every_chart_opens(browser: Browser, site: str, world: World, coun
     assert elsewhere == []
 
 
-async def test_a_point_leads_to_its_trial(browser: Browser, site: str, world: World) -> None:
+async def test_point_opens_its_trial(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -144,7 +144,7 @@ async def test_points_are_reached_by_keyboard(browser: Browser, site: str, world
             await expect(spoken).to_contain_text(f"trial {number}:")
 
 
-async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browser, site: str, world: World) -> None:
+async def test_brush_filters_every_chart_and_survives_a_reload(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 300)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?axes=rate,dropout")
@@ -176,9 +176,7 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert "p.rate" in state_of(page)
 
 
-async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_selection_in_the_distribution_filters_by_result(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 100)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?clip=1")
@@ -209,7 +207,7 @@ async def test_controls_are_in_the_address_and_outliers_are_counted(browser: Bro
         await expect(chart(page, "curves").locator(".chart-title")).to_contain_text("best 5", timeout=LONG_MS)
 
 
-async def test_a_change_of_the_theme_redraws(browser: Browser, site: str, world: World) -> None:
+async def test_theme_change_redraws_charts(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     colours = "() => document.querySelector('figure[data-chart=results] .chart-body')._fullLayout.font.color"
     async with page_of(browser, color_scheme="light") as page:
@@ -220,7 +218,7 @@ async def test_a_change_of_the_theme_redraws(browser: Browser, site: str, world:
         await page.wait_for_function(f"light => ({colours})() !== light", arg=light)
 
 
-async def test_data_is_there_as_table_csv_png_and_svg(
+async def test_data_is_available_as_table_csv_png_and_svg(
     browser: Browser, site: str, world: World, tmp_path: Path
 ) -> None:
     await charted(world, "charted", 30)
@@ -243,7 +241,7 @@ async def test_data_is_there_as_table_csv_png_and_svg(
             assert "<img" not in svg and "<script" not in svg
 
 
-async def test_an_idle_poll_is_answered_without_a_body(browser: Browser, site: str, world: World) -> None:
+async def test_idle_poll_is_answered_without_a_body(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -257,7 +255,7 @@ async def test_an_idle_poll_is_answered_without_a_body(browser: Browser, site: s
         assert await page.evaluate(script) == [304, 0]
 
 
-async def test_without_javascript_the_charts_say_where_their_data_is(browser: Browser, site: str, world: World) -> None:
+async def test_charts_without_javascript_link_their_data(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 3)
     async with page_of(browser, java_script_enabled=False) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -266,7 +264,7 @@ async def test_without_javascript_the_charts_say_where_their_data_is(browser: Br
         await expect(chart(page, "results")).to_contain_text("Charts need JavaScript")
 
 
-async def test_a_brush_beside_the_table_filters_the_table(browser: Browser, site: str, world: World) -> None:
+async def test_brush_next_to_the_table_filters_the_table(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 120)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted/trials?axes=rate,dropout")
@@ -283,7 +281,7 @@ async def test_a_brush_beside_the_table_filters_the_table(browser: Browser, site
         await expect(page.locator("#charts-beside")).to_have_attribute("open", "")
 
 
-async def test_charts_follow_a_brush_soon_with_ten_thousand_trials(browser: Browser, site: str, world: World) -> None:
+async def test_charts_follow_a_brush_quickly_with_10000_trials(browser: Browser, site: str, world: World) -> None:
     """They take half a second at rest; the limit is many times that."""
     await charted(world, "charted", 10_000, steps=4)  # trials are many, and not what each reports
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
@@ -331,7 +329,7 @@ async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, s
         await expect(up).to_be_visible()
 
 
-async def test_every_chart_counts_what_a_log_axis_has_no_place_for(browser: Browser, site: str, world: World) -> None:
+async def test_charts_count_values_hidden_by_a_log_axis(browser: Browser, site: str, world: World) -> None:
     folder = await charted(world, "charted", 40)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET final_value = -final_value WHERE sequence_id BETWEEN 10 AND 12")
@@ -346,7 +344,7 @@ async def test_every_chart_counts_what_a_log_axis_has_no_place_for(browser: Brow
         assert await page.evaluate(bins) > 0
 
 
-async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world: World) -> None:
+async def test_trial_card_is_pinned(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -379,7 +377,7 @@ async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world:
         await expect(body).to_be_focused()
 
 
-async def test_charts_are_drawn_in_a_fortieth_of_the_time(browser: Browser, site: str, world: World) -> None:
+async def test_charts_use_at_most_a_fortieth_of_the_time(browser: Browser, site: str, world: World) -> None:
     """One that is drawn in no time counts, too: its answer costs the manager something."""
     await charted(world, "charted", 1)
     script = """async () => {
@@ -396,7 +394,7 @@ async def test_charts_are_drawn_in_a_fortieth_of_the_time(browser: Browser, site
         assert await page.evaluate(script) == [1600, 4000, 6000, 10_000]
 
 
-async def test_an_answer_that_says_the_same_is_not_drawn_again(browser: Browser, site: str, world: World) -> None:
+async def test_unchanged_answer_is_not_redrawn(browser: Browser, site: str, world: World) -> None:
     """A trial that waits changes the experiment, and none of its curves."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]

@@ -49,7 +49,7 @@ async def trials(figure: Locator) -> list[tuple[float, float]]:
     return [(x, y - 3) for x, y in await places(figure, "stroke", "--fg")]
 
 
-async def test_a_point_says_its_trial_opens_it_and_is_pinned(browser: Browser, site: str, world: World) -> None:
+async def test_point_shows_opens_and_pins_its_trial(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         figure = await opened(page, site, "effect=rate")
@@ -69,7 +69,7 @@ async def test_a_point_says_its_trial_opens_it_and_is_pinned(browser: Browser, s
         await expect(tip).to_be_hidden()
 
 
-async def test_a_bin_says_its_median_and_its_best(browser: Browser, site: str, world: World) -> None:
+async def test_bin_shows_its_median_and_best(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         figure = await opened(page, site, "effect=optimizer&top=5")
@@ -80,7 +80,7 @@ async def test_a_bin_says_its_median_and_its_best(browser: Browser, site: str, w
 
 
 @pytest.mark.parametrize(("name", "value"), [("rate", r"^[\d.e-]+\.\.[\d.e-]+$"), ("optimizer", "^adam$")])
-async def test_what_is_framed_in_a_panel_filters_by_its_parameter(
+async def test_selection_in_a_panel_filters_by_its_parameter(
     browser: Browser, site: str, world: World, name: str, value: str
 ) -> None:
     await charted(world, "charted", 100)
@@ -140,7 +140,7 @@ async def test_fingers_scroll_a_narrow_chart(browser: Browser, site: str, world:
         await page.wait_for_function("opened.length === 1")
 
 
-async def test_it_is_saved_as_an_image(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
+async def test_effect_chart_is_saved_as_an_image(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         figure = await opened(page, site, "")

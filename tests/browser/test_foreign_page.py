@@ -151,7 +151,7 @@ async def test_rebound_host_name_is_refused(evil_browser: Browser, site: str, ex
     await context.close()
 
 
-async def test_a_link_from_elsewhere_may_be_followed(evil_browser: Browser, site: str, experiment: str) -> None:
+async def test_link_from_another_site_can_be_followed(evil_browser: Browser, site: str, experiment: str) -> None:
     async with foreign_page(evil_browser, EVIL) as page:
         async with page.expect_navigation() as navigation:
             await page.evaluate("url => { location.href = url; }", f"{site}/experiments/{experiment}")

@@ -28,7 +28,7 @@ async def becomes_whole(page: Page, menu: Locator) -> None:
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("experiments", [1, 12])
-async def test_the_menu_of_the_last_experiment_is_whole(
+async def test_menu_of_the_last_experiment_is_fully_visible(
     browser: Browser, site: str, world: World, width: int, experiments: int
 ) -> None:
     for number in range(experiments):
@@ -46,7 +46,7 @@ async def test_the_menu_of_the_last_experiment_is_whole(
         await expect(last.locator("summary").first).to_be_focused()
 
 
-async def test_without_scripts_the_menu_of_the_only_experiment_is_whole(
+async def test_menu_of_the_only_experiment_is_visible_without_scripts(
     browser: Browser, site: str, world: World
 ) -> None:
     await world.add("seeded")
@@ -60,7 +60,7 @@ async def test_without_scripts_the_menu_of_the_only_experiment_is_whole(
         assert below["y"] + below["height"] <= box["y"] + box["height"]
 
 
-async def test_the_question_whether_to_kill_the_last_trial_is_whole(browser: Browser, site: str, world: World) -> None:
+async def test_kill_confirmation_of_the_last_trial_is_fully_visible(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         added = (await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})).json()["id"]
@@ -72,7 +72,7 @@ async def test_the_question_whether_to_kill_the_last_trial_is_whole(browser: Bro
 
 
 @pytest.mark.parametrize("width", [1280, 700, 390])
-async def test_the_menu_of_other_experiments_fits_with_long_names(
+async def test_menu_of_other_experiments_fits_with_long_names(
     browser: Browser, site: str, world: World, width: int
 ) -> None:
     await world.add("other", experimentName=NAME)
@@ -92,7 +92,7 @@ async def test_the_menu_of_other_experiments_fits_with_long_names(
         await expect(page.locator("#switch")).to_be_focused()
 
 
-async def test_a_log_begins_at_its_end_and_stays_there(browser: Browser, site: str, world: World) -> None:
+async def test_log_starts_at_its_end_and_stays_there(browser: Browser, site: str, world: World) -> None:
     folder = await world.add("seeded")
     log = folder.log / "nnimanager.log"
     lines = [f"[2026-11-28 10:00:00] INFO (nni) line {number}" for number in range(300)]

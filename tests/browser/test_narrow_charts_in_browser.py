@@ -26,7 +26,7 @@ async def require_buttons_to_press(figure: Locator) -> None:
 
 
 @pytest.mark.parametrize("name", ["results", "parallel"])
-async def test_buttons_of_a_narrow_chart_are_pressed(site: str, world: World, browser: Browser, name: str) -> None:
+async def test_buttons_of_a_narrow_chart_can_be_pressed(site: str, world: World, browser: Browser, name: str) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser, viewport=_NARROW) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -40,7 +40,7 @@ async def test_buttons_of_a_narrow_chart_are_pressed(site: str, world: World, br
         assert not await is_wider_than_screen(page)
 
 
-async def test_buttons_of_a_narrow_comparison_are_pressed(site: str, world: World, browser: Browser) -> None:
+async def test_buttons_of_a_narrow_comparison_can_be_pressed(site: str, world: World, browser: Browser) -> None:
     for name in ("first", "second"):
         await charted(world, name, 20)
     async with page_of(browser, viewport=_NARROW) as page:

@@ -22,7 +22,7 @@ FRAME_FIRST_BAR = """() => {
 }"""
 
 
-async def test_each_objective_is_a_result_with_a_direction(browser: Browser, site: str, world: World) -> None:
+async def test_each_objective_has_results_and_a_direction(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "many", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/many")
@@ -41,7 +41,7 @@ async def test_each_objective_is_a_result_with_a_direction(browser: Browser, sit
         assert "key" not in urlsplit(page.url).query, "what is usual is not in the address"
 
 
-async def test_what_is_framed_is_a_filter_by_the_objective(browser: Browser, site: str, world: World) -> None:
+async def test_selection_filters_by_the_objective(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "many", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/many")

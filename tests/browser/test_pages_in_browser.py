@@ -88,7 +88,7 @@ async def test_both_pages_open(browser: Browser, site: str, world: World, scheme
         await expect(page.locator("[data-trial]").first).to_contain_text("0.9")
 
 
-async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str, world: World) -> None:
+async def test_experiment_is_watched_and_stopped(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with page_of(browser) as page:
@@ -111,7 +111,7 @@ async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str,
             await page.goto("about:blank")
 
 
-async def test_what_did_not_change_is_not_touched(browser: Browser, site: str, world: World) -> None:
+async def test_unchanged_elements_are_not_touched(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         trials = f"/api/v1/experiments/{id_}/trials"
@@ -154,9 +154,7 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
             assert len(aborted) == 1
 
 
-async def test_a_late_answer_does_not_bring_back_what_the_reader_left(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_late_answer_does_not_restore_the_previous_state(browser: Browser, site: str, world: World) -> None:
     """The reader sorts the table while the page is fetched anew as it was before."""
     late, go_on = asyncio.Event(), asyncio.Event()
 
@@ -191,9 +189,7 @@ async def test_a_late_answer_does_not_bring_back_what_the_reader_left(
         await page.goto("about:blank")
 
 
-async def test_a_fetch_that_took_a_minute_does_not_hold_up_the_next_for_minutes(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_slow_fetch_does_not_delay_the_next(browser: Browser, site: str, world: World) -> None:
     held, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -218,7 +214,7 @@ async def test_a_fetch_that_took_a_minute_does_not_hold_up_the_next_for_minutes(
         await page.goto("about:blank")
 
 
-async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
+async def test_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
     """At a listener with a token: a wrong one is refused, the right one leads to the requested page."""
     await world.add("finished", status=ExperimentStatus.DONE)
     pages = create_pages(PagesContext(commands=world.commands, version="1.2.3", analysis=world.analysis))

@@ -40,7 +40,7 @@ class Held:
         self._may_go.set()
 
 
-async def test_chart_is_drawn_once_its_library_comes_after_all(site: str, world: World, browser: Browser) -> None:
+async def test_chart_is_drawn_after_its_library_loads_late(site: str, world: World, browser: Browser) -> None:
     """The experiment has ended, so no change of it has the chart asked for again."""
     await charted(world, "charted", 20)
     async with opened(browser) as page:
@@ -56,7 +56,7 @@ async def test_chart_is_drawn_once_its_library_comes_after_all(site: str, world:
         await expect(words).to_be_empty()
 
 
-async def test_page_of_a_closed_experiment_looks_again(site: str, world: World, browser: Browser) -> None:
+async def test_page_of_a_closed_experiment_reconnects(site: str, world: World, browser: Browser) -> None:
     """It may be resumed, or deleted."""
     await charted(world, "charted", 20)
     async with opened(browser) as page:
@@ -83,7 +83,7 @@ async def soon(route: Route) -> None:
     await route.fulfill(response=answer, body=text.replace("LONGEST_MS = 30000", "LONGEST_MS = 500"))
 
 
-async def test_fault_of_one_filter_does_not_stay_with_the_next(site: str, world: World, browser: Browser) -> None:
+async def test_error_of_one_filter_disappears_with_the_next(site: str, world: World, browser: Browser) -> None:
     await charted(world, "charted", 20)
     async with opened(browser) as page:
         await page.route(re.compile("analysis/results.*status=FAILED"), lambda route: route.fulfill(status=503))
@@ -96,7 +96,7 @@ async def test_fault_of_one_filter_does_not_stay_with_the_next(site: str, world:
         await expect(figure.locator(".chart-words")).to_be_empty(timeout=LONG_MS)
 
 
-async def test_answer_of_an_earlier_address_replaces_nothing(site: str, world: World, browser: Browser) -> None:
+async def test_answer_of_an_earlier_address_is_ignored(site: str, world: World, browser: Browser) -> None:
     await seeded(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials?sort=number")
@@ -118,9 +118,7 @@ async def test_answer_of_an_earlier_address_replaces_nothing(site: str, world: W
         await page.unroute_all()
 
 
-async def test_what_the_reader_asks_for_is_shown_though_refresh_is_off(
-    site: str, world: World, browser: Browser
-) -> None:
+async def test_requested_state_is_shown_with_refresh_off(site: str, world: World, browser: Browser) -> None:
     await seeded(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials")
@@ -136,7 +134,7 @@ async def test_what_the_reader_asks_for_is_shown_though_refresh_is_off(
         await page.unroute_all()
 
 
-async def test_charts_of_trials_that_were_looked_at_are_let_go(site: str, world: World, browser: Browser) -> None:
+async def test_charts_of_closed_drawers_are_released(site: str, world: World, browser: Browser) -> None:
     await charted(world, "charted", 30)
     # others in its process would be counted, too
     async with page_of(browser, is_alone=True, viewport={"width": 1400, "height": 900}) as page:
@@ -187,7 +185,7 @@ async def kept(session: CDPSession) -> tuple[float, float]:
     return found["Nodes"], found["JSEventListeners"]
 
 
-async def test_cleared_filter_is_empty_in_its_form_too(site: str, world: World, browser: Browser) -> None:
+async def test_cleared_filter_is_empty_in_its_form(site: str, world: World, browser: Browser) -> None:
     """Or the next filter would be sent with what was cleared."""
     await seeded(world)
     async with page_of(browser) as page:

@@ -91,7 +91,7 @@ async def test_printed_report_has_every_chart(report: Path, offline: BrowserCont
     await page.close()
 
 
-async def test_front_of_a_report_is_the_page_s(
+async def test_pareto_front_of_a_report_equals_the_page(
     site: str, world: World, offline: BrowserContext, tmp_path: Path
 ) -> None:
     await with_objectives(world, "many", 40)

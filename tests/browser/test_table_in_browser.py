@@ -50,7 +50,7 @@ async def numbers(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("trials", [0, 40, 1000])
-async def test_every_page_opens_from_this_host_alone(browser: Browser, site: str, world: World, trials: int) -> None:
+async def test_every_page_loads_only_from_this_host(browser: Browser, site: str, world: World, trials: int) -> None:
     await seeded(world, trials)
     async with page_of(browser) as page:
         hosts: set[str] = set()
@@ -103,7 +103,7 @@ async def test_tables_and_forms_work_without_scripts(browser: Browser, site: str
         await expect(page.locator("#log-text")).to_have_text(re.compile(r"^\s*two\s*$"))
 
 
-async def test_chosen_columns_are_remembered(browser: Browser, site: str, world: World) -> None:
+async def test_selected_columns_are_stored(browser: Browser, site: str, world: World) -> None:
     await seeded(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials")
@@ -125,7 +125,7 @@ async def headings(page: Page) -> list[str]:
     return await page.locator("th[scope=col] a").evaluate_all("links => links.map(link => link.id.slice(5))")
 
 
-async def test_columns_are_ordered_and_widened(browser: Browser, site: str, world: World) -> None:
+async def test_columns_are_reordered_and_resized(browser: Browser, site: str, world: World) -> None:
     await seeded(world, 5)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/seeded/trials?columns=number,status,result,p.x")
@@ -171,7 +171,7 @@ async def test_other_experiments_are_found_by_typing(browser: Browser, site: str
         await page.goto("about:blank")
 
 
-async def test_rows_are_reached_ticked_and_opened_by_keys(browser: Browser, site: str, world: World) -> None:
+async def test_keys_select_tick_and_open_rows(browser: Browser, site: str, world: World) -> None:
     await seeded(world)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/seeded/trials?sort=number")
@@ -201,7 +201,7 @@ async def test_rows_are_reached_ticked_and_opened_by_keys(browser: Browser, site
         await expect(page).to_have_url(re.compile("/config$"))
 
 
-async def test_two_are_ticked_before_they_are_compared(browser: Browser, site: str, world: World) -> None:
+async def test_two_trials_are_ticked_before_comparing(browser: Browser, site: str, world: World) -> None:
     await seeded(world, 0)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials?selected=0&sort=number")
@@ -216,7 +216,7 @@ async def test_two_are_ticked_before_they_are_compared(browser: Browser, site: s
         await page.goto("about:blank")
 
 
-async def test_several_are_killed_after_a_question(browser: Browser, site: str, world: World) -> None:
+async def test_several_trials_are_killed_after_confirmation(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         for value in (0.1, 0.2, 0.3):
@@ -232,7 +232,7 @@ async def test_several_are_killed_after_a_question(browser: Browser, site: str, 
         await page.goto("about:blank")
 
 
-async def test_limits_are_changed_after_old_and_new_were_shown(browser: Browser, site: str, world: World) -> None:
+async def test_limits_change_after_old_and_new_are_shown(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with page_of(browser) as page:
@@ -247,7 +247,7 @@ async def test_limits_are_changed_after_old_and_new_were_shown(browser: Browser,
         assert (await api.get(f"/api/v1/experiments/{id_}")).json()["maxTrialNumber"] == 25
 
 
-async def test_theme_is_switched_and_remembered(browser: Browser, site: str, world: World) -> None:
+async def test_theme_is_switched_and_stored(browser: Browser, site: str, world: World) -> None:
     await seeded(world, 0)
     async with page_of(browser, color_scheme="light") as page:
         await page.goto(f"{site}/experiments/seeded/config")
@@ -262,7 +262,7 @@ async def test_theme_is_switched_and_remembered(browser: Browser, site: str, wor
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")  # follows the system again
 
 
-async def test_offline_is_said_and_recovered_from(browser: Browser, site: str, world: World) -> None:
+async def test_offline_is_shown_and_recovered_from(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         context = await browser.new_context()
@@ -292,7 +292,7 @@ async def test_stored_text_injects_nothing(browser: Browser, site: str, world: W
             assert await page.locator("img").count() == 0, tab
 
 
-async def test_no_serious_fault_of_access(browser: Browser, site: str, world: World) -> None:
+async def test_pages_have_no_serious_accessibility_violation(browser: Browser, site: str, world: World) -> None:
     """In both themes, on a screen and on a phone."""
     await seeded(world, 25)
     await put_on_hold(world, "seeded")

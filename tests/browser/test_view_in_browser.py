@@ -23,7 +23,9 @@ def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("prefix", [(), ("--url_prefix", "my/pre")])
-async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str, ...]) -> None:
+async def test_endpoint_page_is_live_until_closed(
+    browser: Browser, nnictl: CommandLine, prefix: tuple[str, ...]
+) -> None:
     config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=2)
     out = await asyncio.to_thread(nnictl.good, "create", "-c", config, "--port", 0, *prefix)
     id_ = id_in(out)
@@ -52,7 +54,7 @@ async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str
         await expect(page.locator("main")).to_contain_text(f"nnictl resume {id_}")
 
 
-async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: CommandLine) -> None:
+async def test_stopped_daemon_is_noticed(browser: Browser, nnictl: CommandLine) -> None:
     daemon = await asyncio.to_thread(nnictl.serve, "--port", "0")
     service = next(
         listener for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service"

@@ -62,7 +62,7 @@ def found(notes: Path, daemon: Any, *made: Struck, began: bool = True) -> list[s
     return judge.trials(daemon, "exp1", notes, 1, Faults(list(made), ADDRESSES, grace_s=600)).faults
 
 
-def test_trial_with_every_attempt_cut_off_is_no_finding(tmp_path: Path) -> None:
+def test_trial_with_every_attempt_cut_off_is_not_a_finding(tmp_path: Path) -> None:
     assert found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), struck()) == []
 
 
@@ -85,7 +85,7 @@ def test_every_unexplained_attempt_is_a_finding(tmp_path: Path, made: tuple[Stru
 
 
 @pytest.mark.parametrize(("made", "began"), [(struck("cut", lasted=601_000), True), (struck("keeper"), False)])
-def test_other_causes_of_a_loss_are_no_finding(tmp_path: Path, made: Struck, began: bool) -> None:
+def test_other_causes_of_a_loss_are_not_a_finding(tmp_path: Path, made: Struck, began: bool) -> None:
     assert found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), made, began=began) == []
 
 

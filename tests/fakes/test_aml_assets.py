@@ -54,7 +54,7 @@ def caller(tmp_path: Path) -> Iterator[Caller]:
         workspace.destroy_all()
 
 
-def test_every_upload_has_an_address_of_its_own(caller: Caller) -> None:
+def test_every_upload_has_its_own_address(caller: Caller) -> None:
     first, second = caller.upload("code"), caller.upload("code")
     assert first != second
     told = caller.call("POST", "codes/code/versions/1/startPendingUpload", UPLOAD).json()
@@ -83,7 +83,7 @@ def test_version_is_found_by_its_hash(caller: Caller) -> None:
     assert caller.http.get(f"{address}other").json()["value"] == []
 
 
-def test_signed_address_is_good_for_its_container_alone(caller: Caller) -> None:
+def test_signed_address_is_valid_only_for_its_container(caller: Caller) -> None:
     first, second = caller.upload("code"), caller.upload("code")
     signed = f"sig=sig-of-{first.rpartition('/')[2]}"
     there = [httpx.get(f"{uri}/run.sh?{signed}").status_code for uri in (first, second)]
@@ -101,7 +101,7 @@ def test_refusals_are_documents(caller: Caller) -> None:
     assert unversioned.json()["error"]["code"] == "MissingApiVersionParameter"
 
 
-def test_storage_refuses_in_its_own_words(caller: Caller) -> None:
+def test_storage_refuses_with_its_own_errors(caller: Caller) -> None:
     place = f"{caller.workspace.address}/azureml-blobstore"
     bad = httpx.get(f"{place}/a", headers={"Authorization": "Bearer other", "x-ms-version": "2024-11-04"})
     assert (bad.status_code, bad.headers["x-ms-error-code"]) == (401, "InvalidAuthenticationInfo")

@@ -25,7 +25,7 @@ _BULLET = re.compile(r"^- (.*(?:\n  .*)*)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("platform", HEADS)
-def test_guesses_of_a_fake_stand_in_the_platforms_readme(platform: str) -> None:
+def test_guesses_of_a_fake_are_in_the_platform_readme(platform: str) -> None:
     head = FAKES / HEADS[platform]
     guesses = _bullets(re.split(r"(?m)^(?:## )?(?:Guesses|What it guesses)", head.read_text())[1])
     if head.parent.name == "kubernetes":

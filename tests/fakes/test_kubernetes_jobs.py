@@ -184,7 +184,7 @@ async def test_clean_pod_policy_is_followed(api: client.ApiClient) -> None:
         await until(settled)
 
 
-async def test_exit_codes_above_128_are_tried_again(api: client.ApiClient) -> None:
+async def test_exit_codes_above_128_are_retried(api: client.ApiClient) -> None:
     seen = await followed(api, TFJOBS, tfjob("a", {"backoffLimit": 1}, Worker=replicas("exit 130", policy="ExitCode")))
     assert "Restarting" in [word(each) for each in seen] and word(seen[-1]) == "Failed"
     assert "backoff limit" in seen[-1]["status"]["conditions"][-1]["message"]
@@ -247,7 +247,7 @@ async def test_framework_retries_as_configured(api: client.ApiClient) -> None:
     assert seen[-1]["status"]["attemptStatus"]["id"] == 2 and not await pod_names(api)
 
 
-async def test_barrier_waits_for_all_and_needs_its_rights(api: client.ApiClient) -> None:
+async def test_barrier_waits_for_all_tasks_and_needs_rights(api: client.ApiClient) -> None:
     mounts = [{"name": "b", "mountPath": "/mnt/frameworkbarrier"}]
     barrier = {"name": "frameworkbarrier", "image": "frameworkcontroller/frameworkbarrier", "volumeMounts": mounts}
     script = "FB_WORKER_PORT=4000; . /mnt/frameworkbarrier/injector.sh; [ -n $FB_WORKER_ADDRESSES ] && exit 42"
@@ -267,7 +267,7 @@ async def test_barrier_waits_for_all_and_needs_its_rights(api: client.ApiClient)
     assert _ended(seen[-1]["status"])["code"] == 42
 
 
-async def test_adaptdl_job_moves_and_starts_again(world: TestCluster, api: client.ApiClient) -> None:
+async def test_adaptdl_job_moves_and_restarts(world: TestCluster, api: client.ApiClient) -> None:
     custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_REPLICAS" = 2 ] || exec sleep 300; [ "$ADAPTDL_NUM_RESTARTS" = 1 ]'
     await custom.create_namespaced_custom_object(*ADAPTDLJOBS, adaptdl("a", script))
@@ -284,7 +284,7 @@ async def test_adaptdl_job_moves_and_starts_again(world: TestCluster, api: clien
     assert (await until(reached("Succeeded")))["status"]["group"] == 1
 
 
-async def test_exit_143_of_a_preemptible_job_is_no_failure(world: TestCluster, api: client.ApiClient) -> None:
+async def test_exit_143_of_a_preemptible_job_is_not_a_failure(world: TestCluster, api: client.ApiClient) -> None:
     """The pod stays as it is until the allocator gives the job something else."""
     custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_RESTARTS" = 1 ] || exit 143'

@@ -75,7 +75,7 @@ def _assert_all_succeeded(daemon: Daemon, id: str, cards_each: int) -> None:
     assert {(trial["status"], trial["finalValue"]) for trial in _trials(daemon, id)} == {("SUCCEEDED", cards_each)}
 
 
-def test_driver_and_nvidia_smi_tell_the_same(cards: list[Json]) -> None:
+def test_driver_and_nvidia_smi_agree(cards: list[Json]) -> None:
     nvml = Nvml()
     by_library = {card["uuid"]: card for card in nvml.cards()}
     nvml.close()
@@ -172,9 +172,7 @@ def test_trials_share_a_card_by_mps(
     assert set(journal.most_on_a_card().values()) == {2}
 
 
-def test_kills_never_put_one_too_many_on_a_card(
-    daemon: Daemon, code: Path, journal: Journal, cards: list[Json]
-) -> None:
+def test_kills_never_overfill_a_card(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
     """One experiment shares cards by two; daemon and keeper are killed in turn while it runs."""
     trials = 12 * len(cards)
     id_ = _create(

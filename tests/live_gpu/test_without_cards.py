@@ -18,7 +18,7 @@ _HERE = Path(__file__).parent
 
 
 @pytest.mark.thorough
-def test_cases_pass_on_cards_that_keep_their_word(tmp_path: Path) -> None:
+def test_cases_pass_on_correct_cards(tmp_path: Path) -> None:
     driver = FakeDriver(tmp_path / "driver", 2, has_library=True)
     library = tmp_path / "driver" / "libcuda.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-O0", "-w", "-o", library, _HERE / "fake_cuda.c"], check=True)
@@ -48,7 +48,7 @@ def test_cases_pass_on_cards_that_keep_their_word(tmp_path: Path) -> None:
     assert "5 passed" in run.stdout
 
 
-def test_journal_counts_who_is_on_a_card_together(tmp_path: Path) -> None:
+def test_journal_counts_concurrent_trials_on_a_card(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     events = [("holds", 1, 0.0), ("holds", 2, 1.0), ("leaves", 1, 2.0), ("holds", 3, 2.0), ("leaves", 3, 3.0)]
     text = '{{"event": "{}", "pid": {}, "at_s": {}, "cards": ["a"], "trial": "", "visible": "0"}}\n'

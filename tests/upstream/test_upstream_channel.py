@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 
-def test_parameters_and_results_with_no_manager_anywhere(upstream_trial: UpstreamTrial) -> None:
+def test_parameters_and_results_work_without_a_manager(upstream_trial: UpstreamTrial) -> None:
     code = """if True:
         import nni, sys
         assert nni.__version__ == "3.0"

@@ -204,7 +204,7 @@ found["sources"] = [t.hyperParameters[0].parameter_source for t in experiment.li
     assert found == {"added": {"sequenceId": 4}, "sources": ["algorithm"] * 4 + ["customized"]}
 
 
-def test_client_stops_the_experiment_and_is_not_held_up(upstream: Upstream) -> None:
+def test_client_stops_the_experiment_without_delay(upstream: Upstream) -> None:
     found = upstream.run("""
 import psutil
 pid = experiment._proc.pid
@@ -217,7 +217,7 @@ found["gone"] = not psutil.pid_exists(pid)
     assert upstream.daemon.process is not None and upstream.daemon.process.poll() is None
 
 
-def test_command_line_stops_one_experiment_and_no_more(upstream: Upstream, tmp_path: Path) -> None:
+def test_command_line_stops_only_one_experiment(upstream: Upstream, tmp_path: Path) -> None:
     daemon, other = upstream.daemon, _create(upstream.daemon, tmp_path / "code")
     assert daemon.process is not None
     ours, home = daemon.process.pid, tmp_path / "home"
@@ -229,7 +229,7 @@ def test_command_line_stops_one_experiment_and_no_more(upstream: Upstream, tmp_p
     assert daemon.status(other["id"])["status"] == "RUNNING" and daemon.process.poll() is None
 
 
-def test_after_a_daemon_was_killed_its_successor_names_processes_of_its_own(upstream: Upstream, tmp_path: Path) -> None:
+def test_next_daemon_after_a_kill_names_its_own_processes(upstream: Upstream, tmp_path: Path) -> None:
     (before,) = _processes(tmp_path / "home", upstream.id)
     upstream.daemon.kill()
     until(lambda: not psutil.pid_exists(before))
@@ -241,7 +241,7 @@ def test_after_a_daemon_was_killed_its_successor_names_processes_of_its_own(upst
     upstream.daemon.wait(upstream.id, "STOPPED")
 
 
-def test_client_stops_what_is_open_for_reading_only(upstream: Upstream) -> None:
+def test_client_stops_a_viewed_experiment(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
     opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": {"port": 0}})
     upstream.run("experiment.stop()", CONNECT + "\n", opened["endpoint"]["port"])
@@ -254,7 +254,7 @@ def _processes(home: Path, *ids: str) -> list[int]:
     return [registered(home)[id_]["pid"] for id_ in ids]
 
 
-def test_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream: Upstream) -> None:
+def test_client_reads_a_viewed_experiment_below_a_prefix(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
     endpoint = {"port": 0, "urlPrefix": "my/pre"}
     opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": endpoint})
@@ -275,7 +275,7 @@ except Exception as error:
     assert found == {"status": "VIEWED", "trials": ["SUCCEEDED"] * 2 + ["USER_CANCELED"] * 2, "export": [0.5, 0.5]}
 
 
-def test_command_line_shows_what_there_is(upstream: Upstream) -> None:
+def test_command_line_shows_experiments_and_trials(upstream: Upstream) -> None:
     id_ = upstream.id
     assert json.loads(upstream.nnictl("experiment", "status", id_)) == {"status": "RUNNING", "errors": []}
     shown = json.loads(upstream.nnictl("experiment", "show", id_))

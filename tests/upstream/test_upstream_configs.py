@@ -138,9 +138,7 @@ def unexplained(one: Made, ours: list[str], theirs: str) -> str:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("question", "names"), [("load", SECOND), ("schema", FIRST)], ids=["second", "first"])
-def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
-    judge: Judge, question: str, names: list[str]
-) -> None:
+def test_generated_configs_get_nnis_verdict_except_listed(judge: Judge, question: str, names: list[str]) -> None:
     configs = list(made(names, COUNT, seed=12))
     answers = judge.judged(question, [one.config for one in configs])
     refusals = [our_refusal(one.config) for one in configs]
@@ -151,7 +149,7 @@ def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
     assert agreed.count((True, True)) > 100 and agreed.count((False, False)) > 150, "both verdicts are put to the test"
 
 
-def test_fields_that_are_printed_for_nni_are_those_that_it_has(judge: Judge) -> None:
+def test_fields_printed_for_nni_exist_in_nni(judge: Judge) -> None:
     (found,) = judge.judged("fields", ["ExperimentConfig"])
     assert set(found["value"]) == NNI_FIELDS
 
@@ -196,7 +194,7 @@ def flat(node: Any, name: str = "") -> dict[str, Any]:
     return {key: value for place, one in inner.items() for key, value in flat(one, place).items()}
 
 
-def test_our_conversion_is_nnis_but_for_what_it_loses(judge: Judge) -> None:
+def test_conversion_equals_nnis_except_lost_values(judge: Judge) -> None:
     files = [yaml.safe_load((EXAMPLES / name).read_text()) for name in CONVERTIBLE]
     for name, answer in zip(CONVERTIBLE, judge.judged("convert", files), strict=True):
         assert "value" in answer, (name, answer)
@@ -233,7 +231,7 @@ LESS = {
 }
 
 
-def test_nni_loads_what_is_printed(judge: Judge, tmp_path: Path) -> None:
+def test_nni_loads_printed_configs(judge: Judge, tmp_path: Path) -> None:
     names = sorted(path.name for path in EXAMPLES.glob("*.yml") if "trainingServicePlatform" in path.read_text())
     printed = []
     for name in names:

@@ -109,7 +109,7 @@ def test_experiment_still_run_by_nni_is_shown_and_not_touched(tmp_path: Path, wa
         assert nni.get("check-status")["status"] == "DONE"
 
 
-def test_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str]) -> None:
+def test_experiment_of_nni_is_shown_and_continues(left: tuple[Path, str]) -> None:
     home, id_ = left
     daemon = _daemon(home)
     with closing(sqlite3.connect(home / "nni-experiments" / id_ / "db" / "nni.sqlite")) as connection:
@@ -137,7 +137,7 @@ def _results(daemon: Daemon, id_: str) -> dict[str, Any]:
     return {trial["id"]: trial["finalValue"] for trial in trials}
 
 
-def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tuple[Nni, str, dict[str, Any]]) -> None:
+def test_unfinished_trials_rerun_and_keep_earlier_results(killed: tuple[Nni, str, dict[str, Any]]) -> None:
     nni, id_, answered = killed
     before = _files_of_trials(nni, id_)
     (nni.code / "again").touch()

@@ -138,7 +138,7 @@ def test_command_line_runs_resumes_views_and_stops(hooked: Hooked, config: str) 
     assert find_running(hooked.data) is None and list(hooked.listed()) == [id_]
 
 
-def test_a_signal_stops_one_experiment_and_no_other(hooked: Hooked) -> None:
+def test_signal_stops_only_one_experiment(hooked: Hooked) -> None:
     (hooked.folder / "experiment.yml").write_text(V2.replace("python3 trial.py", "sleep 1000"))
     other = launching.free_port()
     for port in (hooked.port, other):
@@ -166,7 +166,7 @@ def _record_shape(record: dict[str, Any]) -> dict[str, str]:
     return {name: type(value).__name__ for name, value in sorted(record.items())}
 
 
-def test_every_launcher_makes_the_same_experiment(hooked: Hooked) -> None:
+def test_every_launcher_creates_the_same_experiment(hooked: Hooked) -> None:
     """The example as written for NNI, with NNI's SDK: by our own command line, by NNI's through the hook, in both
     formats, and by `Experiment.run()` through the hook and on the stand-in."""
     for name, config in (("v1", V1), ("v2", V2)):
@@ -202,7 +202,7 @@ def test_every_launcher_makes_the_same_experiment(hooked: Hooked) -> None:
     assert all(shape == first for shape in shapes.values()), shapes
 
 
-def test_a_config_that_is_refused_says_why(hooked: Hooked) -> None:
+def test_refused_config_states_the_reason(hooked: Hooked) -> None:
     (hooked.folder / "experiment.yml").write_text(V2.replace("name: TPE", "name: NoSuchTuner"))
     told = hooked.shell(f"nnictl create -c experiment.yml --port {hooked.port}", fails=True)
     assert "NoSuchTuner" in told and "400" in told

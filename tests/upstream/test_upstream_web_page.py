@@ -348,7 +348,7 @@ async def _add_like(site: Site, trial: dict[str, Any]) -> None:
     await page.button("OK").click()
 
 
-async def test_missing_tensorboard_is_told(
+async def test_missing_tensorboard_is_reported(
     shared: Daemon, browser: Browser, fronts: Fronts, under_way: tuple[str, Path]
 ) -> None:
     async with looked_at(shared, browser, fronts, *under_way) as found:
@@ -466,7 +466,7 @@ async def _until_reported(site: Site, running: list[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_done_experiment_is_shown_and_viewed_when_it_was_stopped(
+async def test_done_experiment_is_shown_and_viewed_after_its_stop(
     shared: Daemon, browser: Browser, fronts: Fronts
 ) -> None:
     async with site(shared, browser, fronts, maxTrialNumber=4) as found:

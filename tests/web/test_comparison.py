@@ -18,7 +18,7 @@ async def two(world: World) -> None:
     await world.add("second", experimentName="two", maxTrialNumber=20, extra_trials=3)
 
 
-async def test_what_differs_comes_before_what_came_of_them(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_differences_come_before_results(visitor: httpx.AsyncClient, world: World) -> None:
     await two(world)
     page = await get(visitor, "/compare-experiments?ids=first,second")
     for words in ("maxTrialNumber 10 20", "best result 0.875 0.875", "trials WAITING", "identical fields are hidden"):
@@ -42,7 +42,7 @@ async def test_secrets_are_masked(visitor: httpx.AsyncClient, world: World) -> N
     assert "trainingService.token" in answer.text and "s3cret" not in answer.text
 
 
-async def test_fewer_than_two_are_chosen_in_a_form(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_fewer_than_two_ids_show_the_form(visitor: httpx.AsyncClient, world: World) -> None:
     assert "A comparison needs two experiments" in (await get(visitor, "/compare-experiments")).text
     await two(world)
     page = await get(visitor, "/compare-experiments?ids=second,second")
@@ -61,7 +61,7 @@ async def test_refusals_say_why(visitor: httpx.AsyncClient, world: World, ids: s
     assert words in (await get(visitor, f"/compare-experiments?ids={ids}", status)).text
 
 
-async def test_one_that_cannot_be_read_leaves_the_others(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_unreadable_experiment_does_not_hide_the_others(visitor: httpx.AsyncClient, world: World) -> None:
     await two(world)
     (await world.add("vanished")).remove()
     page = await get(visitor, "/compare-experiments?ids=vanished,first,second")

@@ -59,7 +59,7 @@ async def shown(visitor: httpx.AsyncClient, query: str = "") -> list[str]:
     return [link.removeprefix("open-") for link in links if link.startswith("open-")]
 
 
-async def test_a_thousand_experiments_are_filtered_ordered_and_paged_without_opening_one(
+async def test_thousand_experiments_are_listed_without_opening_one(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await many(world, 1000)
@@ -85,7 +85,7 @@ async def test_a_thousand_experiments_are_filtered_ordered_and_paged_without_ope
     assert any("page=2" in href and "platform=remote" in href for href in page.values("a", "href"))
 
 
-async def test_orders_by_results_read_each_once_and_look_for_few_folders_beside_the_loop(
+async def test_order_by_result_parses_each_once_outside_the_loop(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await many(world, 5000, world.data)
@@ -109,12 +109,12 @@ async def test_orders_by_results_read_each_once_and_look_for_few_folders_beside_
     assert here not in looked and 0 < len(looked) <= 3 * 50
 
 
-async def test_a_name_that_shows_as_nothing_is_linked_by_its_id(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_invisible_name_is_linked_by_its_id(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded", experimentName="\u200b")
     assert "><bdi>seeded</bdi></a>" in (await visitor.get("/")).text
 
 
-async def test_archived_ones_are_hidden_unless_asked_for(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_archived_experiments_are_hidden_by_default(visitor: httpx.AsyncClient, world: World) -> None:
     for id_ in ("first", "second"):
         await world.add(id_)
     answer = await visitor.post("/experiments/first/archive", data={"archived": "1", "list": "q=digits"})
@@ -143,7 +143,7 @@ async def test_name_notes_and_tags_are_changed_in_a_form(visitor: httpx.AsyncCli
     assert "renamed" in (await get(visitor, "/experiments/closed1/about")).text, "nothing of it is stored"
 
 
-async def test_what_was_typed_stays_when_it_cannot_be_stored_now(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_typed_text_remains_if_it_cannot_be_stored(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("closed1")
     typed = {"name": "renamed", "tags": "paper", "notes": "an hour of thoughts"}
     other = Ownership(folder.lock, "the folder")
@@ -157,7 +157,7 @@ async def test_what_was_typed_stays_when_it_cannot_be_stored_now(visitor: httpx.
         assert "an hour of thoughts" in answer.text and 'value="paper"' in answer.text and 'role="alert"' in answer.text
 
 
-async def test_deleting_says_what_goes_and_asks(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_delete_names_what_it_removes_and_asks(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     page = await get(visitor, "/experiments/seeded/delete")
     assert str(folder.path) in page.text and "cannot be undone" in page.text and folder.path.exists()
@@ -186,11 +186,11 @@ async def test_rows_have_the_buttons_of_their_state(visitor: httpx.AsyncClient, 
     ("query", "words"),
     [("sort=size", "sort:"), ("status=BUSY", "status:"), ("archived=yes", "archived:"), ("page=0", "page:")],
 )
-async def test_a_wrong_query_is_refused_in_a_sentence(visitor: httpx.AsyncClient, query: str, words: str) -> None:
+async def test_invalid_query_is_refused_with_a_reason(visitor: httpx.AsyncClient, query: str, words: str) -> None:
     assert words in (await get(visitor, f"/?{query}", 400)).text
 
 
-async def test_the_first_page_has_commands_and_a_form(visitor: httpx.AsyncClient) -> None:
+async def test_empty_list_has_commands_and_a_form(visitor: httpx.AsyncClient) -> None:
     page = await get(visitor, "/")
     copied = page.values("button", "data-copy")
     assert len(copied) == 3 and all(command.startswith("nnictl ") for command in copied)

@@ -19,7 +19,7 @@ KEY = "USER_CODE, exit code 1: ValueError: <b>#</b>"
 LINE = "ValueError: <b>7</b>"
 
 
-async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_each_kind_of_failure_has_a_row(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded", extra_trials=3)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET failure_key = ?, last_words = ? WHERE id = 'fails'", (KEY, LINE))
@@ -44,21 +44,21 @@ async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world
     assert "Trials with the same failure" in (await get(visitor, "/experiments/seeded/trials/3")).text
 
 
-async def test_without_a_failure_the_page_says_so(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_page_without_failures_says_so(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET status = 'SUCCEEDED' WHERE status = 'FAILED'")
     assert "No trial has failed." in (await get(visitor, "/experiments/seeded/failures")).text
 
 
-async def test_failed_trials_without_a_reason_are_told_of(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_failed_trials_without_a_reason_are_counted(visitor: httpx.AsyncClient, world: World) -> None:
     """As those of folders that NNI wrote."""
     await world.add("seeded")
     page = await get(visitor, "/experiments/seeded/failures")
     assert "1 failed trial has no recorded reason" in page.text and "No trial has failed." not in page.text
 
 
-async def test_without_an_answer_the_page_says_why(
+async def test_missing_answer_is_explained(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("fields", [{"tags": ["paper"]}, {"notes": "seed 7"}, {"experimentName": "renamed"}])
-async def test_what_was_saved_is_on_the_next_page(
+async def test_saved_labels_are_on_the_next_page(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
     """Another reader gets the page just before the list's database has it."""

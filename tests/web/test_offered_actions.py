@@ -19,7 +19,7 @@ async def trials_and_list(visitor: httpx.AsyncClient, id_: str) -> tuple[str, st
     return (await get(visitor, f"/experiments/{id_}/trials")).text, (await get(visitor, "/")).text
 
 
-async def test_trials_are_killed_where_some_are_open(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_kill_is_offered_only_with_open_trials(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     trials = f"/api/v1/experiments/{id_}/trials"
     added = (await visitor.post(trials, json={"parameters": {"x": 0.5}})).json()["id"]
@@ -33,9 +33,7 @@ async def test_trials_are_killed_where_some_are_open(visitor: httpx.AsyncClient,
     assert "No trials are running" in page and "No trials are running" in listed
 
 
-async def test_an_open_experiment_is_stopped_where_it_cannot_be_deleted(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
+async def test_open_experiment_offers_stop_instead_of_delete(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     page = await get(visitor, f"/experiments/{id_}/delete")
     assert "The experiment is still open (RUNNING)" in page.text
@@ -45,7 +43,7 @@ async def test_an_open_experiment_is_stopped_where_it_cannot_be_deleted(
     assert "cannot be undone" in (await get(visitor, f"/experiments/{id_}/delete")).text
 
 
-async def test_credentials_are_replaced_where_there_are_some(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_credentials_form_needs_secrets_in_the_config(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     page = await get(visitor, "/platforms")
     assert f"/experiments/{id_}" in page.values("a", "href")

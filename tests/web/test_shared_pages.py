@@ -52,7 +52,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return made
 
 
-async def test_one_page_is_made_for_all_readers(visitor: httpx.AsyncClient, world: World, counted: Counted) -> None:
+async def test_page_is_rendered_once_for_all_readers(
+    visitor: httpx.AsyncClient, world: World, counted: Counted
+) -> None:
     id_ = await up(visitor, world)
     pages = await asyncio.gather(*(visitor.get(f"/experiments/{id_}") for _ in range(20)))
     assert {page.status_code for page in pages} == {200} and counted.made == 1
@@ -68,7 +70,7 @@ async def test_one_page_is_made_for_all_readers(visitor: httpx.AsyncClient, worl
 @pytest.mark.parametrize(
     "path", ["/", "/?sort=name", "/platforms", *(f"/experiments/{{id}}/{tab}" for tab in ("failures", "config"))]
 )
-async def test_pages_that_show_more_than_trials_are_shared_too(
+async def test_other_tabs_are_shared_too(
     visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(shared_pages, "_FRESH_S", 60)
@@ -81,7 +83,7 @@ async def test_pages_that_show_more_than_trials_are_shared_too(
         experiment.changes.note()
 
 
-async def test_the_tab_of_tensorboards_is_shared_until_one_starts_or_ends(
+async def test_tensorboard_tab_is_shared_until_a_board_changes(
     visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_pages, "_FRESH_S", 60)
@@ -99,7 +101,7 @@ async def up(visitor: httpx.AsyncClient, world: World) -> str:
     return id_
 
 
-async def test_those_who_ask_while_a_page_is_made_share_the_next(
+async def test_requests_during_rendering_share_the_next_page(
     visitor: httpx.AsyncClient, world: World, counted: Counted
 ) -> None:
     """Many changes a second do not make many pages at a time; each reader gets one that was begun after it asked."""
@@ -116,7 +118,7 @@ async def test_those_who_ask_while_a_page_is_made_share_the_next(
     assert counted.made == 2 and world.commands.at_work(id_) is not None
 
 
-async def test_a_page_is_made_anew_after_a_second(
+async def test_page_is_rendered_again_after_a_second(
     visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await create(world, visitor)
@@ -126,7 +128,7 @@ async def test_a_page_is_made_anew_after_a_second(
     assert counted.made == 3
 
 
-async def test_a_page_that_the_browser_has_is_not_sent_again(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_page_in_the_browser_is_not_sent_again(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     path = f"/experiments/{id_}/trials"
     page = await visitor.get(path)
@@ -138,7 +140,7 @@ async def test_a_page_that_the_browser_has_is_not_sent_again(visitor: httpx.Asyn
 
 
 @pytest.mark.parametrize(("readers", "pause_ms"), [(1, 1000), (30, 3000)])
-async def test_charts_of_many_readers_ask_more_seldom(
+async def test_charts_of_many_readers_ask_less_often(
     visitor: httpx.AsyncClient, world: World, readers: int, pause_ms: int
 ) -> None:
     id_ = await create(world, visitor)

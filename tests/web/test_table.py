@@ -22,7 +22,7 @@ from tests.web.test_pages import create, get
 pytestmark = pytest.mark.unit
 
 
-def test_what_forms_send_becomes_an_address() -> None:
+def test_form_fields_become_a_canonical_address() -> None:
     sent = [
         ("status", "FAILED"),
         ("status", "WAITING"),
@@ -44,7 +44,7 @@ def test_what_forms_send_becomes_an_address() -> None:
     assert query.string(status=None) == query.string(status="")
 
 
-def test_choices_keep_their_kind_in_the_address() -> None:
+def test_choices_keep_their_type_in_the_address() -> None:
     choices = ["conv", "1", "true", "a,b", "1..2", "", 1, True, None, [8, 4]]
     written = [page_query.as_choice(choice) for choice in choices]
     assert written == ["conv", '"1"', '"true"', '"a,b"', '"1..2"', '""', "1", "true", "null", "[8, 4]"]
@@ -61,7 +61,7 @@ def test_columns_have_the_order_of_the_address() -> None:
     assert [one.name for one in listed][:7] == ["number", "p.y", "result", "status", "p.x", "id", "latest"]
 
 
-def test_a_filter_that_has_no_box_by_itself_gets_one() -> None:
+def test_filter_without_a_box_gets_one() -> None:
     kind = {"name": "kind", "kind": "choice", "choices": ["a", "b"], "others": 3, "observed": {}}
     rate = {"name": "rate", "kind": "number", "choices": None, "others": 0, "observed": {}}
     query = PageQuery.parse([("p.kind", "b,c"), ("p.rate", "1,2")])
@@ -70,19 +70,19 @@ def test_a_filter_that_has_no_box_by_itself_gets_one() -> None:
     assert [(one.value, one.is_chosen) for one in of_rate.choices] == [("1", True), ("2", True)]
 
 
-def test_a_curve_is_scaled_into_its_line() -> None:
+def test_curve_is_scaled_to_its_sparkline() -> None:
     assert formats.spark_points([]) == formats.spark_points([1.0]) == ""
     assert formats.spark_points([0, 5, "NaN", 10]) == "2.0,16.0 36.0,9.0 70.0,2.0"
     assert formats.spark_points([3, 3]) == "2.0,9.0 70.0,9.0"
 
 
-def test_a_rate_needs_several_ends_and_falls_while_none_comes() -> None:
+def test_rate_needs_several_ends_and_falls_without_new_ones() -> None:
     assert shown_experiments.per_minute([60_000, 0], 60_000) is None
     assert shown_experiments.per_minute([120_000, 60_000, 0], 120_000) == 1.0
     assert shown_experiments.per_minute([120_000, 60_000, 0], 240_000) == 0.5
 
 
-async def test_filtered_trials_are_a_file(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_filtered_trials_are_downloaded(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded", extra_trials=3)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         record = json.dumps({"parameters": {"x": "=1+2", "y": -5}})
@@ -178,9 +178,7 @@ async def test_config_is_shown_and_downloaded_without_secrets(visitor: httpx.Asy
     assert file.json()["accessToken"] == "******" and file.json()["searchSpace"]
 
 
-async def test_the_stream_tells_the_state_once_for_a_closed_experiment(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
+async def test_stream_of_a_closed_experiment_sends_one_state(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     answer = await visitor.get("/experiments/seeded/stream")
     kind, data = answer.text.strip().split("\n")
