@@ -38,7 +38,7 @@ _NO_TESTS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run all parts and return the worst exit status. A collection error ends the run at once: no repetition fixes it."""
+    """Run all parts and return the worst exit status. Collection errors end the run at once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", default="2", metavar="N", help="number of parallel tests (default: 2)")
     parser.add_argument(
