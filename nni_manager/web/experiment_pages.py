@@ -122,7 +122,7 @@ def notices_of(found: Overview, status: ExperimentStatus, now: Progress, no_more
     if no_more_trials:
         step = "raise the limit to continue" if status.is_active or status is ExperimentStatus.DONE else ""
         step = step if "is reached" in no_more_trials else ""
-        notices.append(Notice(level=Level.INFO, sentence=f"no more trials are created: {no_more_trials}", step=step))
+        notices.append(Notice(level=Level.INFO, sentence=f"no new trials: {no_more_trials}", step=step))
     return sorted(notices, key=lambda notice: notice.level)
 
 
@@ -162,7 +162,7 @@ def _failures(found: Overview, now: Progress) -> Iterator[Notice]:
     count, common = failed(found.counts), found.summary.common_failure
     if not count or common is None:
         return
-    alike = f", {common.trials} with the same failure" if count > 1 else ""
+    alike = f", {common.trials} of them alike" if count > 1 else ""
     sentence = f"{count} of {now.ended} trials failed{alike}: {common.sentence}"
     level = Level.ACT if now.ended >= _FEW and 2 * count > now.ended else Level.INFO
     yield Notice(level=level, sentence=sentence, page="failures")

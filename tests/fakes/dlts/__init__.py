@@ -1,6 +1,6 @@
-"""A fake DLWorkspace (DLTS), written from the service's sources; it shares nothing with the adapter.
+"""A fake DLWorkspace (DLTS), written from the service's sources; it shares no code with the adapter.
 
-What it follows, at microsoft/DLWorkspace 27d3a3a8:
+Sources, at microsoft/DLWorkspace 27d3a3a8:
 
 - addresses, credentials, bodies, which errors are hidden: `src/dashboard/server/api` (`router.js`, `v2/router.js`,
   `middlewares/`, `controllers/`, `services/`, `validator/`)

@@ -30,7 +30,7 @@ export function mount(bar, { state }) {
     shown(parts, state);
     parts.link.href = `${addressOf(bar, "")}?${asked(state)}`.replace("/?", "?");
   };
-  parts.link.textContent = "Show these trials in the table";
+  parts.link.textContent = "These trials as a table";
   parts.link.hidden = document.getElementById("trials-part") !== null;
   const feed = new Feed(bar, () => `${bar.dataset.api}/columns?${asked(state)}`, {
     answer: (columns) => offer(keys, columns, state),
