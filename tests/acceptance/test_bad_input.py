@@ -1,4 +1,4 @@
-"""What cannot be used is refused in one sentence, wherever it comes in, and leaves nothing behind."""
+"""Unusable input is refused with one sentence, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """A daemon that serves, and lives through everything that it is sent."""
+    """A serving daemon that must survive all requests."""
     with command_line(tmp_path_factory.mktemp("served")) as line:
         daemon = line.serve("--port", "0")
         yield line
@@ -299,7 +299,7 @@ def test_listener_with_a_token_requires_it(nnictl: CommandLine) -> None:
 
 
 class _unchanged:
-    """Within it no experiment comes about: no folder, no entry, no process but a keeper that looked at the machine."""
+    """Check that its block creates no folder, entry or process, except a keeper that checks the machine."""
 
     def __init__(self, line: CommandLine) -> None:
         self._line = line
@@ -312,7 +312,7 @@ class _unchanged:
             *before, children = self._before
             *after, _ = self._picture()
             assert after == before
-            # What looks at the machine ends by itself, and a keeper's process is none yet when it is made.
+            # The machine check exits on its own, and a new keeper process is not yet recognisable.
             until(lambda: set(self._children()) <= set(children))
 
     def _picture(self) -> tuple[Any, ...]:

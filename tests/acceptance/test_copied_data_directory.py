@@ -1,4 +1,4 @@
-"""A data directory that was copied while its daemon and trials were at work."""
+"""A data directory that was copied while its daemon and trials ran."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.acceptance
 
 @pytest.fixture
 def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon in waiting: its data directory is there once the test has copied it."""
+    """A daemon that is not started yet; the test copies its data directory."""
     (tmp_path / "second").mkdir()
     copy = Daemon(tmp_path / "second" / "data")
     yield copy
@@ -58,7 +58,7 @@ def test_copy_that_would_use_the_original_keeper_is_refused(daemon: Daemon, tmp_
 
 
 def _config(enough: Path) -> dict[str, Any]:
-    """Trials that end once the file is there."""
+    """Trials that end when the file exists."""
     report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

@@ -1,4 +1,4 @@
-"""A daemon with jobs of a fake DLWorkspace: lost answers, a killed daemon, results through the home folder alone."""
+"""A daemon with jobs on a fake DLWorkspace: lost answers, a killed daemon, results only through the home folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nnictl trial download` brings the files of a trial that ran here, and of one that ran on a machine behind SSH."""
+"""`nnictl trial download` copies the files of a local trial, and of one on an SSH machine."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_files_of_a_remote_trial_are_downloaded(
 def _ended_trial(
     daemon: Daemon, code: Path, service: dict[str, Any], *, stays: bool = False, **fields: Any
 ) -> tuple[str, str]:
-    """Experiment and trial; `stays`: the experiment goes on, so that its machines are connected."""
+    """Experiment and trial; `stays`: the experiment continues, so its machines stay connected."""
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCommand": f"{_COMMAND}\n[ $NNI_TRIAL_SEQ_ID = 0 ] || sleep 1000" if stays else _COMMAND,

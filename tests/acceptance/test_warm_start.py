@@ -1,4 +1,4 @@
-"""`warmStart`: a new experiment's tuner is told the results of another one, before its first proposal."""
+"""`warmStart`: a new experiment's tuner gets the results of another experiment before its first proposal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def first(line: CommandLine) -> str:
-    """An experiment that is over: eight trials, whose x is their result."""
+    """A finished experiment with eight trials; the result of each is its x."""
     id_ = line.create(
         trialCommand=REPORT_X,
         searchSpace=uniform(0, 1),
@@ -72,7 +72,7 @@ def test_unsuitable_results_are_counted_and_skipped(line: CommandLine, first: st
     assert warning["message"].startswith("warmStart: ")
 
 
-#: Reports two objectives, whatever its parameters.
+#: Reports two objectives, independent of its parameters.
 REPORT_TWO = """echo '{"type": "final", "value": {"f": 1, "g": 2}}' >> "$NNI_OUTBOX" """
 REPORT_ONE = """echo '{"type": "final", "value": 1}' >> "$NNI_OUTBOX" """
 WAYS: dict[str, dict[str, Any]] = {
