@@ -1,4 +1,4 @@
-"""`nni-manager doctor` on this machine, as its users start it; and nothing of it is left."""
+"""`nni-manager doctor` on this machine as a separate process; it leaves nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 def examined(line: CommandLine, *words: object) -> tuple[int, dict[str, Any]]:
-    """Exit code, and the findings by what was looked at; of several the last."""
+    """Exit code, and findings by subject; the last of several."""
     done = line.run("doctor", "--json", *words, program="nni-manager")
     assert done.stderr == "", done.stderr
     return done.returncode, {finding["check"]: finding for finding in json.loads(done.stdout)}

@@ -1,4 +1,4 @@
-"""The list of experiments and their folders, one of which is older than the other, or gone."""
+"""The list of experiments and their folders, if one is older than the other or missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_WORK = ("RUNNING", "NO_MORE_TRIAL")
 
 @pytest.fixture
 def enough(tmp_path: Path) -> Path:
-    """Once it exists, the trials of `at_work` end."""
+    """File whose existence ends the trials of `at_work`."""
     return tmp_path / "enough"
 
 
@@ -52,21 +52,21 @@ def _listed(daemon: Daemon) -> dict[str, dict[str, Any]]:
 
 
 def _index(daemon: Daemon, *statements: str) -> None:
-    """Changes the list of a daemon that does not run."""
+    """Change the list of a stopped daemon."""
     with contextlib.closing(sqlite3.connect(daemon.data / "index.sqlite")) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 
 
 def _ends_well(daemon: Daemon, id_: str, enough: Path) -> None:
-    """Its trials were never started a second time."""
+    """Check that its trials started once."""
     enough.touch()
     daemon.wait(id_, "DONE")
     assert picked(daemon.trials(id_), "status", "attempt") == [("SUCCEEDED", 1)] * 2
 
 
 def test_note_older_than_its_folder_deletes_nothing(daemon: Daemon, code: Path, enough: Path) -> None:
-    """A power failure right after `create` left only the note of a half-made folder in the list."""
+    """A power failure right after `create` left only the list's note about an incomplete folder."""
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     _index(
@@ -178,7 +178,7 @@ def _spoil(database: Path, how: str) -> None:
 
 
 def test_unreadable_database_with_jobs_keeps_an_owner(daemon: Daemon, code: Path, enough: Path) -> None:
-    """The list and the database are gone at once, and the jobs run: `stop` ends them."""
+    """List and database are lost while jobs run; `stop` ends the jobs."""
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     for left in daemon.data.glob("index.sqlite*"):
@@ -238,7 +238,7 @@ def test_lost_identity_starts_nothing_twice(daemon: Daemon, code: Path, enough: 
 def test_older_database_reuses_no_number_and_ends_its_jobs(
     daemon: Daemon, code: Path, enough: Path, tmp_path: Path
 ) -> None:
-    """The database was copied before the second trial, which has no row then."""
+    """The database copy predates the second trial, which thus has no row."""
     id_ = daemon.create(_config(enough, maxTrialNumber=9, trialConcurrency=1), code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
     daemon.terminate()

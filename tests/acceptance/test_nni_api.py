@@ -1,4 +1,4 @@
-"""NNI's API as a whole daemon serves it, below an experiment's prefix: what a replacement must keep to."""
+"""NNI's API of a real daemon, below an experiment's prefix: the contract of a replacement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.acceptance
 
-#: The second trial fails after its final result; the others succeed with one that JSON has no word for in it.
+#: The second trial fails after its final result; the results of the others contain a value that JSON lacks.
 TRIAL = """
 echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
 echo '{"type": "intermediate", "value": 0.5}' >> "$NNI_OUTBOX"
@@ -54,7 +54,7 @@ RECORD_KEYS = {
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon with a service that the test ends and starts again."""
+    """A daemon with a service that the test stops and restarts."""
     with running_daemon(tmp_path, "--port", "0") as daemon:
         yield daemon
 

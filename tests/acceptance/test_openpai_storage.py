@@ -1,4 +1,4 @@
-"""A daemon with jobs of a fake OpenPAI cluster that mount `sharedStorage` by themselves, or say why they cannot."""
+"""A daemon with jobs on a fake OpenPAI cluster that mount `sharedStorage` themselves, or report why they cannot."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 KEY = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="
 POINT = "/mnt/nni"
-#: It leaves a model, and says where it runs and what it sees of the account's key.
+#: Writes a model, and prints its folder and the visible part of the account key.
 COMMAND = 'echo model > "$NNI_OUTPUT_DIR/model"; pwd > at; env > seen; python3 trial.py'
 
 
 class Shared(Cluster):
-    """Its network has an export and a container of Azure Blob, which are one folder of this machine."""
+    """A cluster whose network has an NFS export and a blob container, backed by the same local folder."""
 
     def set_tokens(self, verb: str, tokens: list[str]) -> None:
         self.export = self.nfs.with_name("export")

@@ -1,5 +1,7 @@
-"""Trials that would run in another version of Python than they need: refused before anything starts where that can be
-asked, and on hold at the first trial where it cannot."""
+"""Trials that would run in the wrong Python version.
+
+The experiment is refused if the version can be checked before the start; else the first trial puts it on hold.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 class Machines:
-    """Two with a real sshd; trials find this Python on the first, and would find another on the second."""
+    """Two machines with a real sshd; trials find this Python on the first, and another on the second."""
 
     def __init__(self, folder: Path) -> None:
         self.fits, self.differs = RealMachine(folder / "fits"), RealMachine(folder / "differs")
@@ -92,7 +94,7 @@ def test_closure_runs_here_and_on_machines_with_its_python(shared: Daemon, machi
     (met := tmp_path / "met").mkdir()
 
     def meet(parameters: dict[str, float]) -> float:
-        """Ends when one has run on each service."""
+        """Trials that end when one has run on each service."""
         (met / os.environ["NNI_PLATFORM"]).touch()
         while len(os.listdir(met)) < 2:
             time.sleep(0.02)
@@ -113,7 +115,7 @@ def test_closure_runs_here_and_on_machines_with_its_python(shared: Daemon, machi
 
 
 def test_service_with_another_python_is_named(shared: Daemon, machines: Machines, code: Path, tmp_path: Path) -> None:
-    """`local` goes by the PATH that its trials get."""
+    """`local` checks the PATH of its trials."""
     services = [{"platform": "local"}, machines.service(machines.differs)]
     both = config(services, trialPythonVersion=other_python.OWN)
     with pytest.raises(AssertionError, match="trainingService remote: ") as caught:
@@ -138,7 +140,7 @@ def test_returning_machine_waits_until_its_python_is_known(shared: Daemon, machi
 
 
 def in_containers(fake: FakeProcess, daemon: Daemon) -> dict[str, Any]:
-    """The section of a service that runs trials in containers, whose images cannot be asked."""
+    """The section of a service that runs trials in containers, whose images cannot be checked."""
     users = {"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}}
     fake.control("reset", users=users, mounts=[[str(daemon.data)] * 2])
     account = {"team": "platform", "email": "alice@example.com", "password": "passw0rd"}
@@ -146,7 +148,7 @@ def in_containers(fake: FakeProcess, daemon: Daemon) -> dict[str, Any]:
 
 
 def test_image_with_another_python_causes_a_hold(shared: Daemon, code: Path, tmp_path: Path) -> None:
-    """Whatever may be tried again; the other service does all that is left."""
+    """Retries do not matter; the other service runs the remaining trials."""
     (code / "function.marshal").write_bytes(b"of another format")
     with running("dlts", tmp_path / "dlts") as fake:
         refuses = {"trialCommand": "python3 -m nni_call function.marshal:3.99", "trialGpuNumber": 0}

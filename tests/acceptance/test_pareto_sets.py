@@ -1,4 +1,4 @@
-"""Two objectives and a constraint, with a daemon that is killed: the best is the same Pareto set everywhere."""
+"""Two objectives and a constraint with a killed daemon: the Pareto set is the same everywhere."""
 
 from __future__ import annotations
 

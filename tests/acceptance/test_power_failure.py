@@ -1,4 +1,4 @@
-"""After a power failure databases are as they were last synced to the disk, and no finished trial runs again."""
+"""After a power failure databases have their last synced state, and no finished trial runs again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.true_start]
 
 @pytest.fixture
 def synced(daemon: Daemon, tmp_path: Path) -> Iterator[Path]:
-    """The files of databases as they were last synced, by path with + for each slash."""
+    """Last synced files of databases, by path with + instead of slashes."""
     library, source = tmp_path / "power_failure.so", Path(__file__).parents[1] / "power_failure.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     folder = tmp_path / "synced"
@@ -32,7 +32,7 @@ def synced(daemon: Daemon, tmp_path: Path) -> Iterator[Path]:
 
 
 def _lose_what_is_not_synced(daemon: Daemon, synced: Path, id_: str) -> None:
-    """The daemon dies; the experiment's database is left as the disk has it."""
+    """Kill the daemon and restore the synced state of the experiment's database."""
     daemon.kill()
     database = daemon.data / id_ / "db" / "nni.sqlite"
     for suffix in ("", "-wal", "-shm"):

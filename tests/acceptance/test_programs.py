@@ -40,7 +40,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [-9, 9]}}
 
 @pytest.fixture
 def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
-    """This process has the environment of its commands."""
+    """Give this process the environment of a command line."""
     before = psutil.Process().children()
     with command_line(tmp_path) as line:
         for name, value in line.environment.items():
@@ -184,7 +184,7 @@ def test_unsendable_function_starts_nothing(line: CommandLine) -> None:
 
 
 def test_daemon_killed_during_a_search_changes_nothing(line: CommandLine) -> None:
-    """The program starts the next one, which goes on with the trials."""
+    """The program starts the next daemon, which continues the trials."""
     program = f"""
     import asyncio, time, nni_manager
     def slow(parameters):
@@ -313,7 +313,7 @@ def test_noninteractive_ctrl_c_stops_the_experiment(line: CommandLine) -> None:
     program = f"""
     import os, signal, threading
     from nni_manager import Experiment
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore it
     experiment = Experiment({settings(trial_command=RUN_ON)!r}).start()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:

@@ -1,4 +1,4 @@
-"""The daemon with machines on loopback, each a real sshd: from `create` to the last trace that is removed."""
+"""The daemon with loopback machines, each with a real sshd: from `create` to the removal of the last file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >>
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
-    """Names differ: both are this machine, to sshd."""
+    """Two machines with different names; for sshd both are this machine."""
     machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
     for machine in machines:
         asyncio.run(machine.start())
