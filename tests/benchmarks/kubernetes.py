@@ -27,7 +27,7 @@ from tests.certificates import Authority
 from tests.live_daemon import Daemon
 
 TRIALS, AT_ONCE = 200, (20, 100)
-#: Bare shell: what the trials themselves take is no figure.
+#: A plain shell command: the cost of the trials is not measured.
 COMMAND = """sleep 2; echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"; echo done"""
 _LOOK_S = 0.01
 ROOT = Path(__file__).parents[2]
@@ -88,14 +88,14 @@ def _report(table: Table, daemon: Daemon, id_: str, seen: dict[str, dict[str, fl
             for moments in [told[name]]
         )
         assert len(late) > TRIALS / 2, f"{len(late)} of {TRIALS} trials were seen {status}"
-        # the runner tells the end before the cluster does
+        # the runner reports the end before the cluster does
         table.row(
             f"ms from `{word}` in the cluster to {status} on the trial, p95", late[int(0.95 * len(late))], at_most(200)
         )
 
 
 def _object_name(told: dict[str, Any], handle: str) -> str:
-    """A handle says it somewhere."""
+    """Find a value anywhere in a handle."""
     return next((name for name in told if f'"{name}' in handle.replace("\\", "")), "")
 
 
@@ -152,7 +152,7 @@ def _cpu_s(daemon: Daemon) -> float:
 
 
 class _Watcher(threading.Thread):
-    """Notes when each trial got each status, by looking into the database all the time."""
+    """Records when each trial got each status, by polling the database."""
 
     def __init__(self, daemon: Daemon, id_: str) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ class _Watcher(threading.Thread):
 
 
 class _Cluster:
-    """The fake API server, as a process of its own."""
+    """The fake API server, as a separate process."""
 
     def __init__(self, folder: Path) -> None:
         self.kubeconfig = folder / "kubeconfig"

@@ -1,4 +1,4 @@
-"""How long GET requests take on one kept-alive connection, asked by a process of its own.
+"""Duration of GET requests on one kept-alive connection, sent by a separate process.
 
 `python -m tests.benchmarks.latency PORT PATH COUNT EVERY_S` asks COUNT times (0: until its input ends), EVERY_S seconds
 apart (0: one after the other), and prints the milliseconds of each answer, to its last byte, as a JSON list.
@@ -33,7 +33,7 @@ class Latencies:
 
 
 class Reader:
-    """Asks in the background from `with` on; `latencies` afterwards."""
+    """Sends requests in the background inside its `with` block; then `latencies` has the result."""
 
     def __init__(self, port: int, path: str, *, count: int = 0, every_s: float = 0) -> None:
         self._command = [sys.executable, "-m", "tests.benchmarks.latency", str(port), path, str(count), str(every_s)]
@@ -59,7 +59,7 @@ def measure(port: int, path: str, count: int, every_s: float = 0) -> Latencies:
 
 
 class _Connection:
-    """As little of HTTP as the two servers need, so that it is them that is measured."""
+    """A minimal HTTP client, so that the servers dominate the measurement."""
 
     def __init__(self, port: int, path: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))

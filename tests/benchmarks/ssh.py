@@ -1,4 +1,4 @@
-"""Trials on machines reached by SSH, beside the same command through bare asyncssh, on the same machines in one run.
+"""Trials on SSH machines, compared with the same command through plain asyncssh on the same machines in one run.
 
     python -m tests.benchmarks.ssh        # 200 trials of 0.1 s over three sshds on loopback
 

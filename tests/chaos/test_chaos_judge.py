@@ -1,4 +1,4 @@
-"""What the judge of random faults takes for the faults' doing, and what for the manager's."""
+"""The judge of random faults distinguishes effects of faults from errors of the manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESTARTED = "its machine was restarted"
 
 
 class Told:
-    """A daemon that tells of one trial. `attempts`: what differs from one that a fault cut off, by attempt."""
+    """A daemon with one trial. `attempts`: per attempt, differences from one that a fault cut off."""
 
     def __init__(self, status: str, *attempts: dict[str, Any]) -> None:
         self._status = status

@@ -1,4 +1,4 @@
-"""The cases for real cards, run against a driver that is not there: they would not rot unseen, and they can fail."""
+"""The cases for real cards with a fake driver, which keeps them working and shows that they can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A third party's adapter needs no more of us than adapters of our own do."""
+"""A third party's adapter imports no more of nni_manager than our own adapters."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def takes(value):
 
 
 def parameters(function):
-    """Names in their order; ``*`` and ``**`` stand for any others."""
+    """Parameter names in order; ``*`` and ``**`` mean any others."""
     marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     try:
         found = inspect.signature(function).parameters.values()
@@ -60,7 +60,7 @@ def walk():
 
 
 def public(module):
-    """What its ``__all__`` has, or else what it defines or takes from its own package."""
+    """Names in ``__all__``, else names that it defines or imports from its own package."""
     package = module.__name__ + "."
     names = getattr(module, "__all__", None) or [
         name

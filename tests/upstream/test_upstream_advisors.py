@@ -1,4 +1,4 @@
-"""Advisors on the real `nni` 3.0, in the process that hosts users' classes; and NNI's own classes there."""
+"""Advisors on the real `nni` 3.0 in the tuner host, and NNI's own classes there."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_values_of_every_kind(upstream_trial: UpstreamTrial) -> None:
         {"default": 0.5, "list": [1, None]},
         {"__ndarray__": [[1, 2]], "dtype": "int64", "shape": [1, 2]},
         {"__set__": [1]},
-        {"__fraction__": True, "numerator": 1, "denominator": 2},  # no JSON of ours: the SDK's own serializer
+        {"__fraction__": True, "numerator": 1, "denominator": 2},  # from the SDK's own serializer
     ]
 
 

@@ -1,4 +1,4 @@
-"""NNI 3.0's own Python client and command line, unmodified, against an endpoint of ours."""
+"""NNI 3.0's own Python client and command line, unmodified, with an endpoint of ours."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ pytestmark = [
     pytest.mark.group("warm_nni3"),  # one is enough
 ]
 
-#: The first two trials report and succeed, all later ones run until they are ended.
+#: The first two trials report and succeed; later ones run until stopped.
 TRIAL = """
 echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
 [ "$NNI_TRIAL_SEQ_ID" -lt 2 ] || exec sleep 1000
 echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"
 """
-#: Precedes all code that is run on NNI's client; what is put into `found` comes back.
+#: Start of all code that runs on NNI's client; the value of `found` is returned.
 PREAMBLE = """
 import json, sys
 from dataclasses import asdict
@@ -58,13 +58,13 @@ class Upstream:
 
     @property
     def environment(self) -> dict[str, str]:
-        """That client sends what is for localhost to a proxy, too."""
+        """Without proxy variables: that client uses a proxy for localhost, too."""
         kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         kept.pop("PYTHONPATH", None)
         return {**kept, "HOME": self.daemon.environment["HOME"], "USER": "nobody"}
 
     def run(self, code: str, connect: str = CONNECT, port: int | None = None) -> Any:
-        """On a connected `experiment` of NNI's client; answers `found`."""
+        """Run code with a connected `experiment` of NNI's client; returns `found`."""
         code = PREAMBLE + connect + code + EPILOGUE
         command = ("python3", "-c", code, port or self.port)
         done = self.python.run(*command, cwd=self.daemon.data.parent, environment=self.environment)
@@ -73,7 +73,7 @@ class Upstream:
         return json.loads(line.removeprefix("FOUND "))
 
     def nnictl(self, *words: object) -> str:
-        """What NNI's command line prints; it must find nothing wrong."""
+        """Output of NNI's command line, which must not report an error."""
         done = self.python.run("nnictl", *words, cwd=self.daemon.data.parent, environment=self.environment)
         assert done.returncode == 0 and "ERROR" not in done.stdout, done.stdout + done.stderr + self.daemon.log()
         return done.stdout
@@ -84,7 +84,7 @@ class Upstream:
 
 @pytest.fixture
 def upstream(tmp_path: Path, warm_nni3: WarmPython) -> Iterator[Upstream]:
-    """Two trials have succeeded, two run; NNI's list of experiments knows of it."""
+    """An experiment in NNI's list, with two succeeded and two running trials."""
     data, home = tmp_path / "home" / "nni-experiments", tmp_path / "home"
     for folder in (home, data, tmp_path / "code"):
         folder.mkdir()
@@ -249,7 +249,7 @@ def test_client_stops_a_viewed_experiment(upstream: Upstream) -> None:
 
 
 def _processes(home: Path, *ids: str) -> list[int]:
-    """As NNI's list has them."""
+    """Entries of NNI's list."""
     until(lambda: all("pid" in registered(home).get(id_, {}) for id_ in ids))
     return [registered(home)[id_]["pid"] for id_ in ids]
 

@@ -37,7 +37,7 @@ def main(server: str, python: str, before: Sequence[str]) -> NoReturn:
 
 
 def _program(words: Sequence[str]) -> list[str] | None:
-    """A script, `-m` and a module, or `-c` and code; None: the interpreter has options, or nothing to run."""
+    """A script, `-m` and a module, or `-c` and code; None: other options, or nothing to run."""
     if words[:1] and words[0] in ("-c", "-m"):
         return list(words[:2]) if len(words) > 1 else None
     return [words[0]] if words and not words[0].startswith("-") else None
@@ -70,7 +70,7 @@ def _pass_on(pid: int, number: int) -> None:
 
 
 def _end_as(status: int) -> NoReturn:
-    """`status`: as `waitpid` has it."""
+    """`status`: from `waitpid`."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)

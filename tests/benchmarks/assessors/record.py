@@ -1,4 +1,4 @@
-"""Records the learning curves that assessors are held against: `python -m tests.benchmarks.assessors.record`.
+"""Record the learning curves of the assessor benchmark: `python -m tests.benchmarks.assessors.record`.
 
 Networks and linear models learn scikit-learn's digits with drawn parameters, bad ones among them; each curve is the
 accuracy on digits that were kept apart, after each of `EPOCHS` epochs. It takes some minutes.
