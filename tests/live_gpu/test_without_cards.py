@@ -22,7 +22,7 @@ def test_cases_pass_on_correct_cards(tmp_path: Path) -> None:
     driver = FakeDriver(tmp_path / "driver", 2, has_library=True)
     library = tmp_path / "driver" / "libcuda.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-O0", "-w", "-o", library, _HERE / "fake_cuda.c"], check=True)
-    chosen = "whole or zero or tell_the_same or two_ways"
+    chosen = "whole or zero or nvidia_smi_agree or two_ways"
     command = [
         sys.executable,
         "-m",
