@@ -1,4 +1,4 @@
-"""The stand-in for Azure ML, over HTTP: addresses of uploads, assets, refusals and rights."""
+"""The fake of Azure ML, over HTTP: upload addresses, assets, refusals and rights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UPLOAD = {"pendingUploadType": "TemporaryBlobReference"}
 
 
 class Caller:
-    """Of a workspace, by its token."""
+    """A client of a workspace with a token."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -32,7 +32,7 @@ class Caller:
         return self.http.request(method, address, params={"api-version": "2025-12-01"}, json=body)
 
     def upload(self, name: str, version: str = "1") -> str:
-        """The address that was given for a code of one file."""
+        """Upload a code of one file; returns its address."""
         told = self.call("POST", f"codes/{name}/versions/{version}/startPendingUpload", UPLOAD).json()
         place = told["blobReferenceForConsumption"]
         container, _, signed = place["credential"]["sasUri"].partition("?")

@@ -1,4 +1,4 @@
-"""The stand-in for Azure ML, over HTTP: jobs, their states and containers, outputs that are uploaded when closed."""
+"""The fake of Azure ML, over HTTP: jobs, states, containers, and outputs that are uploaded when closed."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_identity_datastore_needs_a_job_identity(caller: Caller, identity: dict[
     assert (caller.workspace.blobs.folder / "place" / "ran").exists() == (ends == "Completed")
 
 
-# The mount by itself
+# The mount
 
 
 def test_old_version_stays_until_a_file_is_closed_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The stand-in for PAI-DLC, asked by the vendor's SDK: lists, refusals, networks, preemption, containers."""
+"""The fake of PAI-DLC, called by the vendor's SDK: lists, refusals, networks, preemption, containers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Account:
         return str(answer.body.job_id)
 
     def get(self, id: str) -> dict[str, Any]:
-        """As the schema has it."""
+        """A valid body by the schema."""
         told: dict[str, Any] = self.client.get_job(id, models.GetJobRequest()).body.to_map()
         assert not contracts.fault(SCHEMA, "GetJobResponseBody", told)
         return told
@@ -81,7 +81,7 @@ def account(service: DlcService) -> Iterator[Account]:
 
 
 def refused(call: Callable[[], Any]) -> tuple[int, str]:
-    """The status and the code with which it is refused."""
+    """Status and code of a refusal."""
     with pytest.raises(AlibabaCloudException) as raised:
         call()
     return int(raised.value.status_code), str(raised.value.code)
@@ -152,7 +152,7 @@ def test_list_is_delayed_and_an_answer_is_lost(account: Account) -> None:
     assert account.list() == [] and len(account.service.jobs.by_id) == 1
 
 
-# What a job says of itself
+# Fields of jobs
 
 
 def test_network_settings_are_returned(account: Account) -> None:

@@ -1,4 +1,4 @@
-"""The fake DLWorkspace does what the service's sources say: each test is of one difference that adapters must bear."""
+"""The fake DLWorkspace follows the service's sources: each test shows one peculiarity that adapters must handle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMAIL, LOGIN = "alice@example.com", {"email": "alice@example.com", "password": "
 
 
 class Client:
-    """`storage`: of this machine, seen in pods at /mnt/team."""
+    """`storage`: a local folder that pods see at /mnt/team."""
 
     def __init__(self, fake: FakeProcess, storage: Path) -> None:
         self.fake, self.storage = fake, storage

@@ -1,4 +1,4 @@
-"""The fake API server misbehaves when it is told to, and comes back as it was."""
+"""Faults of the fake API server on demand, and its unchanged state afterwards."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Process:
 
 
 async def test_killed_server_restarts_with_the_same_state(tmp_path: Path) -> None:
-    """Its pods go on meanwhile, and how they ended is known."""
+    """Its pods continue, and their ends are known."""
     process = Process(tmp_path)
     await process.start()
     try:

@@ -1,4 +1,4 @@
-"""The fake's controllers: they do what the real ones were seen to do."""
+"""The fake's controllers behave like recorded real ones."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def adaptdl(name: str, script: str, **spec: Any) -> dict[str, Any]:
 
 
 def word(job: dict[str, Any]) -> str:
-    """Where a job of any kind stands."""
+    """The status of a job of any kind."""
     status = job.get("status") or {}
     true = [each["type"] for each in status.get("conditions") or [] if each["status"] == "True"]
     return str(status.get("state") or status.get("phase") or (true[-1] if true else ""))
 
 
 async def followed(api: client.ApiClient, kind: tuple[str, ...], job: dict[str, Any]) -> list[dict[str, Any]]:
-    """The job at each of its changes, from its creation to its end."""
+    """The job after each change, from its creation to its end."""
     custom, name = client.CustomObjectsApi(api), job["metadata"]["name"]
     version = (await custom.list_namespaced_custom_object(*kind))["metadata"]["resourceVersion"]
     await custom.create_namespaced_custom_object(*kind, job)
@@ -107,7 +107,7 @@ async def log_of(api: client.ApiClient, name: str) -> str:
 
 
 def steps(jobs: list[dict[str, Any]]) -> list[str]:
-    """Without repetition, and without the one step that a quick watch may miss."""
+    """Without repetitions, and without the one step that a fast watch may miss."""
     return [each for each, _ in groupby(word(job) for job in jobs) if each != "AttemptDeleting"]
 
 
@@ -138,7 +138,7 @@ async def test_job_takes_the_recorded_steps(
     api: client.ApiClient, plural: str, name: str, job: Callable[[], Any]
 ) -> None:
     if (reference := definitions.reference()) is None:
-        pytest.skip("the recorded events are not here")
+        pytest.skip("the recorded events are not available")
     lines = (reference / "k8s-events" / f"{plural}.jsonl").read_text().splitlines()
     recorded = [each for line in lines if (each := json.loads(line)["object"])["metadata"]["name"] == name]
     ours = await followed(api, KINDS[plural], job())
@@ -285,7 +285,7 @@ async def test_adaptdl_job_moves_and_restarts(world: TestCluster, api: client.Ap
 
 
 async def test_exit_143_of_a_preemptible_job_is_not_a_failure(world: TestCluster, api: client.ApiClient) -> None:
-    """The pod stays as it is until the allocator gives the job something else."""
+    """The pod is unchanged until the allocator changes the job's allocation."""
     custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_RESTARTS" = 1 ] || exit 143'
     await custom.create_namespaced_custom_object(*ADAPTDLJOBS, adaptdl("a", script))

@@ -1,4 +1,4 @@
-"""The fake API server's objects, seen with the official client."""
+"""The fake API server's objects, through the official client."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def test_watch_from_a_forgotten_version_gets_410(world: TestCluster, core:
 
 async def test_bookmarks_report_the_position_of_a_watch(tmp_path: Path) -> None:
     async with cluster(tmp_path, controllers=False, bookmark_every=0.1) as world, world.client() as api:
-        world.needs_fake("a real server tells when it likes, about once a minute")
+        world.needs_fake("a real server sends bookmarks about once a minute")
         core = client.CoreV1Api(api)
         listed = await core.list_namespaced_config_map(NAMESPACE)
         await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "other"}})

@@ -1,4 +1,4 @@
-"""Pods on the fake's nodes: their commands really run."""
+"""Pods on the fake's nodes, whose commands really run."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ async def test_commands_run_in_a_container(world: TestCluster, core: client.Core
         opened = await exec_("a", NAMESPACE, command=["sh", "-c", "read x; echo got $x; exit 7"], **options)
         socket = await opened if isawaitable(opened) else opened  # by the client's release
         await socket.send_bytes(b"\0words\n")
-        frames = [message.data async for message in socket]  # the other side closes it
+        frames = [message.data async for message in socket]  # the server closes it
         await socket.close()
     assert b"\1got words\n" in frames
     (cause,) = json.loads(next(frame[1:] for frame in frames if frame[:1] == b"\3"))["details"]["causes"]

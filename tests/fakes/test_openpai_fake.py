@@ -1,4 +1,4 @@
-"""The fake OpenPAI does what the service's sources say: each test is of one difference that adapters must bear."""
+"""The fake OpenPAI follows the service's sources: each test shows one peculiarity that adapters must handle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def client(fake: FakeProcess, tmp_path: Path) -> Client:
     return of_a_new_cluster(fake, tmp_path / "storage")
 
 
-# What runs
+# Commands
 
 
 def test_commands_are_lines_of_a_script(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""What containers of the fake OpenPAI mount by themselves, and what they are told that cannot."""
+"""Mounts by containers of the fake OpenPAI themselves, and their errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOUNT = "mount -t nfs files.example.test:/data /mnt/own"
 
 @pytest.fixture
 def network(client: Client, tmp_path: Path) -> Path:
-    """The folder of files.example.test:/data, which has one file, and of the container `models` of `shop`."""
+    """The folder, with one file, behind files.example.test:/data and the container `models` of `shop`."""
     export = tmp_path / "export"
     (export / "team").mkdir(parents=True)
     (export / "greeting").write_text("hello\n")
@@ -47,7 +47,7 @@ def network(client: Client, tmp_path: Path) -> Path:
 
 
 def _said(client: Client, *commands: str, name: str = "one") -> list[str]:
-    """By commands of which the last may fail: its code, and what it said to both outputs."""
+    """Run commands, the last of which may fail; returns its exit code and its output."""
     *first, last = commands
     words = f"{{ {last}; }} > /mnt/nfs/said 2>&1 && c=0 || c=$?"
     client.submit("mkdir /mnt/own", *first, words, "echo $c > /mnt/nfs/shown", name=name)

@@ -1,4 +1,4 @@
-"""A container sees what the service shows it, its command is process 1, and it outlives its maker."""
+"""A container sees only what the service mounts, its command is process 1, and it outlives its creator."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_sandbox_contains_only_mounted_folders(begin: Callable[..., Path], tmp_p
 
 
 def test_restarted_container_runs_its_command_once(begin: Callable[..., Path], tmp_path: Path) -> None:
-    """A service that was killed between a start and its note of it starts the container again."""
+    """A service that was killed between a start and its note starts the container again."""
     script = "echo x >>/mnt/seen/runs; while [ ! -e /mnt/seen/go ]; do sleep 0.02; done; exit 3"
     mounts = [Mount(tmp_path, Path("/mnt/seen"))]
     folder = begin("/bin/bash", "-c", script, mounts=mounts)
@@ -84,7 +84,7 @@ def test_interrupted_start_is_repeated(begin: Callable[..., Path], tmp_path: Pat
 
 
 def test_folder_of_a_destroyed_container_is_free_at_once(begin: Callable[..., Path], tmp_path: Path) -> None:
-    """A service that is set back begins jobs of the same names: what ends there still is not what was asked for."""
+    """A reset service starts jobs with the same names, so leftovers must not be mistaken for the new job."""
     many = "for i in {1..40}; do sleep 60 & done; echo >/mnt/seen/ready; wait"
     for number in range(10):
         (tmp_path / f"{number}").mkdir()
@@ -150,7 +150,7 @@ def test_kill_ends_with_137_and_destroy_leaves_no_exit_code(begin: Callable[...,
 
 
 def test_command_can_enter(begin: Callable[..., Path], tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # first: what is inside reads it at once
+    os.mkfifo(tmp_path / "pipe")  # before the start, because the command reads it at once
     folder = begin(
         "/bin/bash",
         "-c",

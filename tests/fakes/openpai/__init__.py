@@ -1,6 +1,6 @@
-"""A fake OpenPAI cluster, written from the service's sources; it shares nothing with the adapter.
+"""A fake OpenPAI cluster, written from the service's sources; it shares no code with the adapter.
 
-What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsoft/openpai-runtime 59ec6d1:
+Sources, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsoft/openpai-runtime 59ec6d1:
 
 - addresses and order of checks: `routes/`, `config/express.js`
 - limits: `config/rate-limit.js`, with the numbers of the deployment's `config/rest-server.yaml`
