@@ -1,4 +1,4 @@
-"""What is long, large, many or oddly named keeps its place."""
+"""Layout with long, large, many or oddly named values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
-#: Whether some result is not to the right of its bar, or not inside its cell.
+#: Whether a result overlaps its bar or leaves its cell.
 OUTSIDE = """() => [...document.querySelectorAll('td.result')].some(cell => {
   const range = document.createRange();
   range.selectNodeContents(cell);
@@ -27,7 +27,7 @@ OUTSIDE = """() => [...document.querySelectorAll('td.result')].some(cell => {
   const [text, around, bar] = [range, cell, cell.querySelector('meter')].map(one => one?.getBoundingClientRect());
   return text.right > around.right || (bar && (text.left < bar.right || text.top >= bar.bottom));
 })"""
-#: Whether two names beside the bars overlap.
+#: Whether two names next to the bars overlap.
 OVERLAP = """() => {
   const all = [...document.querySelectorAll('#chart-importance .ytick text')].map(one => one.getBoundingClientRect());
   all.sort((one, other) => one.top - other.top);

@@ -1,4 +1,4 @@
-"""Charts in a real browser: points lead to trials, brushes filter, themes, exports, keyboard, small screens."""
+"""Charts in a real browser: opening trials, brushes, themes, exports, keyboard, small screens."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 CHARTS = ["results", "curves", "parallel", "effect", "importance", "pair", "distribution", "timeline"]
-#: Two processors that others use, too.
+#: Timeout for two shared processors.
 LONG_MS = 60_000
 #: Pixels of the parallel coordinates: their ends, see MARGIN in parallel_axes.js.
 TOP, BOTTOM = 40, 330
 
 
-#: As what shows a trial beside the charts.
+#: Handles `opentrial` like the drawer.
 LISTEN = """() => {
   const note = event => { event.preventDefault(); opened.push(event.detail.number); };
   if (!window.opened) addEventListener("opentrial", note);
@@ -40,7 +40,7 @@ def chart(page: Page, name: str) -> Locator:
 
 
 async def drawn(page: Page, name: str) -> Locator:
-    """A chart that is in view and drawn, or says why it is not; what was sketched is drawn by the library then."""
+    """A chart in view, after it is drawn or shows a message; sketches are replaced by the library's drawing."""
     figure = chart(page, name)
     await figure.scroll_into_view_if_needed()
     await expect(figure.locator(".chart-tools button")).to_have_count(3, timeout=LONG_MS)
@@ -48,7 +48,7 @@ async def drawn(page: Page, name: str) -> Locator:
     handle = await figure.element_handle()
     await page.wait_for_function(settled, arg=handle, timeout=LONG_MS)
     if await figure.get_attribute("data-sketched") is not None:
-        await figure.locator(".chart-body").dispatch_event("pointermove")  # as one that rests
+        await figure.locator(".chart-body").dispatch_event("pointermove")  # like a resting pointer
         await expect(figure.locator(".chart-sketch")).to_have_count(0, timeout=LONG_MS)
     return figure
 
@@ -64,7 +64,7 @@ def state_of(page: Page) -> dict[str, str]:
 
 
 async def trace(page: Page, name: str, label: str) -> dict[str, Any]:
-    """Of a chart of plotly's: the trace with this label in the legend."""
+    """The trace of a plotly chart with this label in the legend."""
     script = (
         "([name, label]) => { const t = document.querySelector(`figure[data-chart=${name}] .chart-body`).data"
         ".find(t => t.name.startsWith(label)); return t && {x: t.x, y: t.y, customdata: t.customdata}; }"
@@ -73,7 +73,7 @@ async def trace(page: Page, name: str, label: str) -> dict[str, Any]:
 
 
 async def pixel(page: Page, name: str, x: float, y: float) -> tuple[float, float]:
-    """Where a point of a chart of plotly's is on the screen."""
+    """Screen position of a point in a plotly chart."""
     script = (
         "([name, x, y]) => { const b = document.querySelector(`figure[data-chart=${name}] .chart-body`);"
         " const {xaxis, yaxis, _size} = b._fullLayout, box = b.getBoundingClientRect();"
@@ -161,7 +161,7 @@ async def test_brush_filters_every_chart_and_survives_a_reload(browser: Browser,
         assert 1e-5 < low < high < 0.1
         chips = page.get_by_role("button", name="Remove the filter: rate")
         await expect(chips).to_be_visible()
-        await chart(page, "distribution").scroll_into_view_if_needed()  # out of view it asks for nothing
+        await chart(page, "distribution").scroll_into_view_if_needed()  # out of view it sends no requests
         await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(
             f"showing {before} ", timeout=LONG_MS
         )
@@ -271,7 +271,7 @@ async def test_brush_next_to_the_table_filters_the_table(browser: Browser, site:
         table = page.locator("#trials-part")
         await expect(table).to_contain_text("Page 1 of 3")
         await page.get_by_text("Charts of these trials").click()
-        for name in ("results", "distribution"):  # their answers change no height any more
+        for name in ("results", "distribution"):  # from now on their answers do not change heights
             await drawn(page, name)
         box = await (await drawn(page, "parallel")).locator(".parallel-surface").bounding_box()
         assert box is not None
@@ -282,8 +282,8 @@ async def test_brush_next_to_the_table_filters_the_table(browser: Browser, site:
 
 
 async def test_charts_follow_a_brush_quickly_with_10000_trials(browser: Browser, site: str, world: World) -> None:
-    """They take half a second at rest; the limit is many times that."""
-    await charted(world, "charted", 10_000, steps=4)  # trials are many, and not what each reports
+    """They take half a second on an idle machine; the limit is much longer."""
+    await charted(world, "charted", 10_000, steps=4)  # many trials with few results each
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted")
         await drawn(page, "parallel")
@@ -325,7 +325,7 @@ async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, s
         await drawn(page, "results")
         assert await page.evaluate(types) == "linear,log"
         await page.get_by_label("x axis").select_option("clock")
-        await expect(across).to_be_hidden()  # a time of day has no logarithm
+        await expect(across).to_be_hidden()  # a clock axis cannot be logarithmic
         await expect(up).to_be_visible()
 
 
@@ -363,7 +363,7 @@ async def test_trial_card_is_pinned(browser: Browser, site: str, world: World) -
         await card.get_by_role("button", name="copy parameters").click()
         copied = json.loads(await page.evaluate("navigator.clipboard.readText()"))
         assert 1e-5 < copied["rate"] < 0.1 and set(copied["layer"]) > {"_name"}
-        await page.get_by_label("best", exact=True).select_option("5")  # the chart is drawn anew below it
+        await page.get_by_label("best", exact=True).select_option("5")  # the chart is redrawn below it
         await expect(card).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(card).to_have_count(0)
@@ -378,7 +378,7 @@ async def test_trial_card_is_pinned(browser: Browser, site: str, world: World) -
 
 
 async def test_charts_use_at_most_a_fortieth_of_the_time(browser: Browser, site: str, world: World) -> None:
-    """One that is drawn in no time counts, too: its answer costs the manager something."""
+    """Even instant drawings count, because their answers cost the manager time."""
     await charted(world, "charted", 1)
     script = """async () => {
       const {pace} = await import(new URL("static/charts/pace.js", document.baseURI.split("experiments/")[0]).href);
@@ -395,7 +395,7 @@ async def test_charts_use_at_most_a_fortieth_of_the_time(browser: Browser, site:
 
 
 async def test_unchanged_answer_is_not_redrawn(browser: Browser, site: str, world: World) -> None:
-    """A trial that waits changes the experiment, and none of its curves."""
+    """A waiting trial changes the experiment, but not its curves."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         await page.goto(f"{site}/experiments/{id_}")

@@ -1,5 +1,4 @@
-"""The effect of parameters, which is drawn without the library: its points are pointed at, opened and pinned, a part of
-a panel is framed, and it is saved as an image."""
+"""The effect chart, which is drawn without the library: pointing, opening, pinning, selecting, saving as an image."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _PHONE = {"width": 390, "height": 844}
 
 
 async def opened(page: Page, site: str, query: str) -> Locator:
-    """The chart, in the middle of the window; the library that draws others never comes."""
+    """The chart in the middle of the window; the library is never loaded."""
     await page.route(re.compile("plotly[^/]*js"), lambda route: None)
     await page.goto(f"{site}/experiments/charted?{query}")
     figure = await drawn(page, "effect")
@@ -31,8 +30,10 @@ async def opened(page: Page, site: str, query: str) -> Locator:
 
 
 async def places(figure: Locator, attribute: str, colour: str) -> list[tuple[float, float]]:
-    """Where marks of this colour are on the screen, in the first panel: what each begins with, moved by three pixels
-    inwards. `attribute`: what has the colour, a name of the style sheet."""
+    """Screen positions of marks with this colour in the first panel, three pixels inside their start.
+
+    `attribute`: SVG attribute with the colour, a variable of the style sheet.
+    """
     script = """(figure, [attribute, colour]) => {
       const svg = figure.querySelector(".chart-sketch"), {left, top} = svg.getBoundingClientRect();
       const wanted = getComputedStyle(document.documentElement).getPropertyValue(colour).trim();

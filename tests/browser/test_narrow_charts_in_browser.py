@@ -1,4 +1,4 @@
-"""Charts on a telephone: what is pressed is large enough, in sight, and not covered."""
+"""Charts on a phone: buttons are large enough, visible, and not covered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
-#: Least pixels of a target, by WCAG 2.2.
+#: Minimum size of a target in pixels, by WCAG 2.2.
 _LEAST = 24
 _NARROW = {"width": 390, "height": 844}
 
@@ -22,7 +22,7 @@ async def require_buttons_to_press(figure: Locator) -> None:
         box = await button.bounding_box()
         assert box is not None and min(box["width"], box["height"]) >= _LEAST, await button.text_content()
         assert box["x"] >= 0 and box["x"] + box["width"] <= _NARROW["width"]
-        await button.click(trial=True, timeout=LONG_MS)  # fails where something lies above it
+        await button.click(trial=True, timeout=LONG_MS)  # fails if something covers it
 
 
 @pytest.mark.parametrize("name", ["results", "parallel"])

@@ -1,4 +1,4 @@
-"""Charts of an experiment with several objectives: each by its own direction, the first where none is chosen."""
+"""Charts with several objectives: each has its own direction; the first is the default."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_each_objective_has_results_and_a_direction(browser: Browser, site
         await expect(title).to_have_text(re.compile(rf"Ms by trial, best so far {least:.6g}$"), timeout=LONG_MS)
         await key.select_option("acc")
         await expect(title).to_contain_text("Acc by trial", timeout=LONG_MS)
-        assert "key" not in urlsplit(page.url).query, "what is usual is not in the address"
+        assert "key" not in urlsplit(page.url).query, "defaults are not in the address"
 
 
 async def test_selection_filters_by_the_objective(browser: Browser, site: str, world: World) -> None:

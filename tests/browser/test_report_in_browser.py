@@ -1,4 +1,4 @@
-"""The report, opened from a file without a network."""
+"""The report, opened as a file without a network."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _CHARTS = ("results", "curves", "effect", "distribution", "timeline")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the reports."""
+    """Folder of the reports."""
     return tmp_path_factory.mktemp("reports")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def offline(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """The pages of one context have one process, which compiles the script of a report once."""
+    """Pages of one context share a process, which compiles a report's script once."""
     context = await browser.new_context(offline=True)
     yield context
     await context.close()
@@ -37,7 +37,7 @@ async def offline(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def report(site: str, world: World, folder: Path) -> Path:
-    """With charts; the same for each test."""
+    """A report with charts, shared by all tests."""
     path = folder / "charted.html"
     if not path.exists():
         await charted(world, "charted", 60)
@@ -77,7 +77,7 @@ async def test_charts_are_drawn_without_a_network(report: Path, offline: Browser
 
 
 async def test_printed_report_has_every_chart(report: Path, offline: BrowserContext, tmp_path: Path) -> None:
-    """Also those that were never in view; what is drawn after it is sent to the printer comes too late."""
+    """Including charts that were never in view; drawings after the print request would be too late."""
     page = await offline.new_page()
     await page.set_viewport_size({"width": 1200, "height": 200})
     await page.goto(report.as_uri())

@@ -1,5 +1,4 @@
-"""The overview's first charts, which are sketches until the reader reaches for them: the library that draws the others
-takes seconds of a processor to begin."""
+"""The overview's first charts, which are sketches until the first interaction: the library takes seconds to start."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _LIBRARY = re.compile("plotly[^/]*js")
 
 
 def asked_for(page: Page) -> list[str]:
-    """Addresses of the library that the page asks for from now on."""
+    """Requests for the library from now on."""
     found: list[str] = []
     page.on("request", lambda request: found.append(request.url) if _LIBRARY.search(request.url) else None)
     return found
@@ -37,7 +36,7 @@ async def sketch(page: Page, name: str) -> Locator:
 
 
 async def place_of_a_point(page: Page) -> tuple[float, float, int]:
-    """Of the sketch of results: where on the screen the best trial is, and its number."""
+    """Screen position and number of the best trial in the sketch of results."""
     body = chart(page, "results").locator(".chart-body")
     await body.scroll_into_view_if_needed()
     script = """async () => {
@@ -103,7 +102,7 @@ async def test_resting_pointer_shows_the_trial(browser: Browser, site: str, worl
 async def test_point_of_a_sketch_opens_its_trial(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP, has_touch=True) as page:
-        await page.route(_LIBRARY, lambda route: None)  # it never comes
+        await page.route(_LIBRARY, lambda route: None)  # it never loads
         await page.goto(f"{site}/experiments/charted")
         await sketch(page, "results")
         await page.evaluate(LISTEN)
@@ -236,7 +235,7 @@ async def test_curve_is_visible_without_javascript(browser: Browser, site: str, 
         assert await picture.evaluate("image => image.naturalWidth") == 480
 
 
-#: The ticks of an axis of the library's.
+#: Ticks of an axis drawn by the library.
 _LIBRARY_TICKS = """([name, axis]) => {
   const texts = document.querySelectorAll(`#chart-${name} .${axis}tick text`);
   return [...texts].map(one => one.textContent);
@@ -244,7 +243,7 @@ _LIBRARY_TICKS = """([name, axis]) => {
 
 
 async def test_axes_of_whole_numbers_have_no_fractional_ticks(browser: Browser, site: str, world: World) -> None:
-    """Neither in the sketch, nor when the library draws, nor after a zoom into few trials and back."""
+    """In the sketch, in the library's drawing, and after zooming into few trials and back."""
     await charted(world, "charted", 2, steps=2)
     zoom = "range => Plotly.relayout(document.querySelector('#chart-results .chart-body'), range)"
     async with page_of(browser, viewport=_LAPTOP) as page:

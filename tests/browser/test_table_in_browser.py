@@ -1,5 +1,4 @@
-"""The table of trials and the pages around it in a real browser: filter, columns, keys, drawer, themes, faults of
-access."""
+"""The table of trials and related pages in a real browser: filter, columns, keys, drawer, themes, accessibility."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tests.api.world import World
 from tests.browser.access import serious_faults
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of, put_on_hold
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # the scope of the browser
 
 SPACE = {
     "x": {"_type": "uniform", "_value": [0, 1]},
@@ -32,7 +31,7 @@ TABS = ("", "/trials", "/failures", "/config", "/log", "/edit", "/compare?select
 
 
 async def seeded(world: World, trials: int = 60) -> None:
-    """An experiment with NaN, infinite and dict results, a nested space, and trials of every kind."""
+    """An experiment with NaN, infinite and dict results, a nested space, and trials with every status."""
     folder = await world.add("seeded", extra_trials=trials, searchSpace=SPACE, maxTrialNumber=trials + 20)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         for id, number in connection.execute("SELECT id, sequence_id FROM trials WHERE id LIKE 'e%'").fetchall():
@@ -136,7 +135,7 @@ async def test_columns_are_reordered_and_resized(browser: Browser, site: str, wo
         await page.locator('[id="sort-p.x"]').drag_to(page.locator("#sort-result"))
         await page.wait_for_function("() => document.querySelector('#sort-result').closest('th').cellIndex === 3")
         heading = page.locator("th", has=page.locator("#sort-status"))
-        await page.locator("#sort-status").press("+")  # from then on the others are as wide as they need
+        await page.locator("#sort-status").press("+")  # then the other columns take only the width that they need
         await page.wait_for_function("() => document.querySelector('table.trials').offsetWidth < 1200")
         box = await heading.bounding_box()
         assert box is not None
@@ -144,7 +143,7 @@ async def test_columns_are_reordered_and_resized(browser: Browser, site: str, wo
         await page.mouse.down()
         await page.mouse.move(box["x"] + box["width"] + 97, box["y"] + 5, steps=4)
         await page.mouse.up()
-        for _ in range(2):  # as it is now, and as it is remembered
+        for _ in range(2):  # now, and after a reload
             await expect(page.locator("[data-trial]")).to_have_count(10)
             wider = await heading.bounding_box()
             assert wider is not None and abs(wider["width"] - box["width"] - 100) < 5
@@ -297,7 +296,7 @@ async def test_pages_have_no_serious_accessibility_violation(browser: Browser, s
     await seeded(world, 25)
     await put_on_hold(world, "seeded")
     async with page_of(browser) as page:
-        for tab in (tab.replace("/trials", "/trials?sort=number&limit=10") for tab in TABS):  # a trial of every kind
+        for tab in (tab.replace("/trials", "/trials?sort=number&limit=10") for tab in TABS):  # trials of every status
             await page.goto(f"{site}/experiments/seeded{tab}")
             await expect(page.get_by_role("heading", level=1)).to_contain_text("digits")
             if "limit" in tab:

@@ -1,4 +1,4 @@
-"""One trial in a real browser: its log grows, is searched and chosen; the drawer; nothing stored is run; readers."""
+"""One trial in a real browser: log, drawer, no execution of stored text, read-only sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTILE = '"><script>document.title="owned"</script><img src=x onerror="document
 
 
 async def running(world: World, site: str) -> tuple[str, str]:
-    """(id of an experiment, id of its one trial), which has an attempt and a stdout."""
+    """(experiment id, id of its only trial), with an attempt and a stdout."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = str((await api.post("/api/v1/experiments", json=world.config())).json()["id"])
         added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
@@ -115,7 +115,7 @@ async def test_stored_text_is_shown_and_not_run(browser: Browser, site: str, wor
 
 
 async def test_read_token_shows_no_buttons(browser: Browser, world: World) -> None:
-    """Who logs in with the token for reading."""
+    """A login with the read token."""
     await world.add("seeded")
     await world.commands.resume("seeded")
     pages = create_pages(PagesContext(commands=world.commands, version="1.2.3", analysis=world.analysis))

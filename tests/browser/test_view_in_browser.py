@@ -13,7 +13,7 @@ from playwright.async_api import Browser, expect
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, id_in, state_of
 from tests.browser.shared_page import opened
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # the scope of the browser
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_endpoint_page_is_live_until_closed(
         row = page.locator("[data-trial]", has_text=trial)
         await page.locator(f"#kill-{trial}").click()
         await page.locator(f"#kill-now-{trial}").click()
-        await expect(row).to_contain_text("USER_CANCELED", timeout=20_000)  # the events told of it
+        await expect(row).to_contain_text("USER_CANCELED", timeout=20_000)  # from an event
         assert [url for url in troubles if not url.endswith("/favicon.ico")] == []
         await page.locator("#stop").click()
         await page.locator("#stop-now").click()

@@ -1,4 +1,4 @@
-"""What charts say of trials: which are selected, and why there is nothing to draw."""
+"""Texts of charts: selected trials, and reasons for empty charts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_result_bars_end_before_the_colour_scale(browser: Browser, site: s
         assert await page.evaluate(script) == [20, 40]
 
 
-#: Whether what stands at some bar overlaps a name beside the bars.
+#: Whether the text of a bar overlaps a name next to the bars.
 _COLLIDES = """() => {
   const all = kind => [...document.querySelectorAll(`#chart-importance ${kind} text`)];
   const boxes = kind => all(kind).map(one => one.getBoundingClientRect());

@@ -1,4 +1,4 @@
-"""The page that documents the API: every call and model of the OpenAPI document, and nothing from elsewhere."""
+"""The page that documents the API: every call and model of the OpenAPI document, nothing from other hosts."""
 
 from __future__ import annotations
 

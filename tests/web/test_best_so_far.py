@@ -1,4 +1,4 @@
-"""The best result so far as a drawing: of notebooks, and of the overview without JavaScript."""
+"""The SVG of the best result so far, for notebooks and the overview without JavaScript."""
 
 from __future__ import annotations
 

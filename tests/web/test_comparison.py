@@ -1,4 +1,4 @@
-"""Experiments side by side: what differs first, refusals, the form that chooses them."""
+"""Experiments side by side: differences first, refusals, and the selection form."""
 
 from __future__ import annotations
 

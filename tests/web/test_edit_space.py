@@ -1,4 +1,4 @@
-"""The search space in the form that changes an experiment: old and new value first, refusals, the change."""
+"""The search space in the edit form: confirmation with old and new value, refusals, the change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_changed_parameters_are_shown_then_applied(visitor: httpx.AsyncCli
     asked = Page((await visitor.post(f"/experiments/{id_}/edit", data={"searchSpace": json.dumps(NEW)})).text)
     for words in ('[0, 1]} {"_type": "uniform", "_value": [0, 5]}', "[1, 2]} absent", "searchSpace.z absent"):
         assert words in asked.text, words
-    assert "maxTrialNumber 7" not in asked.text, "what is not sent stays"
+    assert "maxTrialNumber 7" not in asked.text, "fields that are not sent are unchanged"
     described = f"/api/v1/experiments/{id_}"
     assert (await visitor.get(described)).json()["config"]["searchSpace"] == OLD
     sent = await visitor.post(f"/experiments/{id_}/edit", data={"searchSpace": json.dumps(NEW), "sure": "1"})

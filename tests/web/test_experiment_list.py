@@ -1,4 +1,4 @@
-"""The list of experiments: filter, order, pages and archive from the index; names, notes and deleting by forms."""
+"""The list of experiments: filter, order, pages and archive from the index; forms for labels and deleting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
 
 
 async def many(world: World, count: int, directory: Path = Path("/elsewhere")) -> None:
-    """Closed experiments in the index alone: without folders, so that none can be opened."""
+    """Closed experiments only in the index, without folders, so that none can be opened."""
     await world.add("seeded")
     seeded = await world.supervisor.index.read(lambda c: index.get(c, "seeded"))
 
@@ -54,7 +54,7 @@ async def many(world: World, count: int, directory: Path = Path("/elsewhere")) -
 
 
 async def shown(visitor: httpx.AsyncClient, query: str = "") -> list[str]:
-    """The ids on a page of the list, in its order."""
+    """The ids on a page of the list, in order."""
     links = (await get(visitor, f"/?{query}")).values("a", "id")
     return [link.removeprefix("open-") for link in links if link.startswith("open-")]
 
@@ -75,7 +75,7 @@ async def test_thousand_experiments_are_listed_without_opening_one(
     assert (await shown(visitor, "sort=duration"))[:2] == ["e00000", "e00001"]
     assert (await shown(visitor, "sort=name"))[:2] == ["e00001", "e00101"]
     assert len(await shown(visitor, "tag=paper&page=2")) == 50
-    assert await shown(visitor, "q=new+data") == ["e00007"], "every word, in any case, in notes as well"
+    assert await shown(visitor, "q=new+data") == ["e00007"], "every word, ignoring case, also in notes"
     assert (await shown(visitor, "q=grid-99&status=DONE&platform=openpai"))[-1] == "e00099"
     assert await shown(visitor, "q=grid&status=STOPPED") == []
     page = await get(visitor, "/?platform=remote")
@@ -140,7 +140,7 @@ async def test_name_notes_and_tags_are_changed_in_a_form(visitor: httpx.AsyncCli
     assert page.text.count("renamed") >= 2 and "first line" in page.text and "/?tag=gpu" in page.values("a", "href")
     wrong = await visitor.post("/experiments/closed1/about", data={"name": "n", "tags": "x" * 41, "notes": "kept"})
     assert wrong.status_code == 400 and "1 to 40 characters" in wrong.text and "kept" in wrong.text
-    assert "renamed" in (await get(visitor, "/experiments/closed1/about")).text, "nothing of it is stored"
+    assert "renamed" in (await get(visitor, "/experiments/closed1/about")).text, "nothing is stored"
 
 
 async def test_typed_text_remains_if_it_cannot_be_stored(visitor: httpx.AsyncClient, world: World) -> None:

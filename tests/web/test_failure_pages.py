@@ -1,4 +1,4 @@
-"""The page of failures: ways of failing, their trials, where they happen, the log of an example."""
+"""The page of failures: kinds of failure, their trials, parameter ranges, the log of an example."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_page_without_failures_says_so(visitor: httpx.AsyncClient, world: 
 
 
 async def test_failed_trials_without_a_reason_are_counted(visitor: httpx.AsyncClient, world: World) -> None:
-    """As those of folders that NNI wrote."""
+    """Like trials in folders of NNI."""
     await world.add("seeded")
     page = await get(visitor, "/experiments/seeded/failures")
     assert "1 failed trial has no recorded reason" in page.text and "No trial has failed." not in page.text

@@ -1,4 +1,4 @@
-"""Values formatted for people."""
+"""Formatted values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a log as events: what grows, shrinks, is missing, is written too fast, or is elsewhere."""
+"""The end of a log as events: growing, shrinking, missing, fast and remote logs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_missing_log_is_reported_once(world: World) -> None:
 
 async def test_remote_log_is_continued_from_its_local_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
-    stdout.write_bytes(b"456789")  # the kept end
+    stdout.write_bytes(b"456789")  # the stored end
 
     class Elsewhere:
         is_here = False
@@ -123,7 +123,7 @@ async def test_reader_is_woken_and_nothing_is_read_ahead(world: World, monkeypat
 
 
 async def test_closed_experiment_sends_its_log_before_the_last_state(visitor: httpx.AsyncClient, world: World) -> None:
-    """A page closes the stream when the state says that the experiment is closed."""
+    """A page closes the stream after a state with a closed experiment."""
     await world.add("seeded")
     text = (await visitor.get("/experiments/seeded/stream?log=0.1.stdout")).text
     assert text.index("event: log") < text.index("event: state") and "0123456789" in text

@@ -1,4 +1,4 @@
-"""Machines drained and added for all open experiments: no change is lost, and one that is refused stops no other."""
+"""Draining and adding machines for all open experiments: no change is lost, and a refusal does not stop others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def on_machines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Entrance(asyncio.Lock):
-    """A lock that tells of those that want it."""
+    """A lock that reports waiting tasks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ async def test_concurrent_changes_are_all_kept(visitor: httpx.AsyncClient, world
 
 
 def find_wrong(monkeypatch: pytest.MonkeyPatch, *experiments: str) -> None:
-    """The preflight refuses these experiments; without any, all of them."""
+    """The preflight refuses these experiments; by default all."""
 
     async def preflight(self: Any) -> list[PreflightFinding]:
         if experiments and self.host.experiment_id not in experiments:

@@ -1,4 +1,4 @@
-"""A new experiment from a pasted or an uploaded file: what is wrong beside its line, or the experiment."""
+"""A new experiment from a pasted or uploaded file: errors at their lines, or the experiment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 
 
 async def send(visitor: httpx.AsyncClient, text: str, action: str = "check", **files: bytes) -> httpx.Response:
-    """As a browser sends the form; `file`: an uploaded file."""
+    """Send the form like a browser; `file`: an uploaded file."""
     uploaded = {name: ("experiment.yml", content, "application/yaml") for name, content in files.items()}
     none = {} if files else {"file": ("", b"", "application/octet-stream")}
     return await visitor.post("/new", data={"config": text, "action": action}, files={**uploaded, **none})

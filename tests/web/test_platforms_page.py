@@ -1,4 +1,4 @@
-"""Training services on their page and in the API: what each GPU is doing, machines added and drained, secrets anew."""
+"""Training services on their page and in the API: use of GPUs, adding and draining machines, replacing secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def on_machines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def two_experiments(visitor: httpx.AsyncClient, world: World) -> tuple[str, str, str]:
-    """Two experiments on hostA, one of them on hostB, too; and the trial that has GPU 0 of hostA."""
+    """Two experiments on hostA, one of them also on hostB, and the trial on GPU 0 of hostA."""
     first = await create(world, visitor, experimentName="one", trainingService=gpu_service.section("hostA"))
     second = await create(world, visitor, experimentName="two", trainingService=gpu_service.section("hostA", "hostB"))
     for id_ in (first, second):
@@ -126,7 +126,7 @@ async def test_secrets_are_replaced_and_never_shown(visitor: httpx.AsyncClient, 
 
 
 async def test_secrets_form_on_an_endpoint_returns_to_the_experiment(world: World) -> None:
-    """The page of all services is not there."""
+    """An endpoint has no platforms page."""
     pages = create_pages(PagesContext(commands=world.commands, version="1", analysis=world.analysis))
 
     async def own_port(scope: Scope, receive: Receive, send: Send) -> None:

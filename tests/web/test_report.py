@@ -1,4 +1,4 @@
-"""The report of an experiment: what its file holds, and what it does not."""
+"""Contents of an experiment's report, and what it must not contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.web import report, static_files
 from tests.api.world import World
 from tests.browser.objectives import with_objectives
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # the process for charts gives way to all others
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # the analysis process has a low priority
 
 EXPERIMENTS = "/api/v1/experiments"
 _BAD = "</script><img src=x onerror=alert(1)>"

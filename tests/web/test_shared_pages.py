@@ -1,4 +1,4 @@
-"""Pages that readers share: one is made for all, anew after a change, and not sent again to a browser that has it."""
+"""Shared pages: rendered once for all readers, again after a change, and not sent to a browser that has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 
 class Counted:
-    """Counts the pages that are made."""
+    """Counts rendered pages."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -41,7 +41,7 @@ class Counted:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """In the place of every shared page."""
+    """Replaces every shared page."""
     made, kept = Counted(), SharedPages.answer
 
     async def answer(self: SharedPages, request: Request, _: Endpoint, state: State) -> Response:
@@ -95,7 +95,7 @@ async def test_tensorboard_tab_is_shared_until_a_board_changes(
 
 
 async def up(visitor: httpx.AsyncClient, world: World) -> str:
-    """An experiment that has begun, so that nothing of it changes by itself."""
+    """A started experiment without spontaneous changes."""
     id_ = await create(world, visitor)
     await shown(visitor, id_, lambda one: [service["status"] for service in one["services"]] == ["up"])
     return id_
@@ -104,7 +104,7 @@ async def up(visitor: httpx.AsyncClient, world: World) -> str:
 async def test_requests_during_rendering_share_the_next_page(
     visitor: httpx.AsyncClient, world: World, counted: Counted
 ) -> None:
-    """Many changes a second do not make many pages at a time; each reader gets one that was begun after it asked."""
+    """Frequent changes do not cause parallel renderings; each reader gets a page started after its request."""
     id_ = await up(visitor, world)
     counted.may_go_on.clear()
     asked = [asyncio.ensure_future(visitor.get("/"))]

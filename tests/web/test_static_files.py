@@ -1,4 +1,4 @@
-"""Static files: our own are asked for again, plotly's script is compressed and kept."""
+"""Static files: our own are revalidated, plotly's script is compressed and immutable."""
 
 from __future__ import annotations
 

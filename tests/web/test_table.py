@@ -1,4 +1,4 @@
-"""The table of trials: forms and addresses, files, ticked rows, comparison, logs, limits, notices."""
+"""The table of trials: forms and addresses, downloads, ticked rows, comparison, logs, limits."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ async def test_ticked_trials_are_killed_together(visitor: httpx.AsyncClient, wor
     with experiment.changes.watch() as news:
         answer = await visitor.post(f"/experiments/{id_}/kill", data={"tick": ["0", "2"], "back": "trials?sort=number"})
         assert (answer.status_code, answer.headers["Location"]) == (303, f"/experiments/{id_}/trials?sort=number")
-        while (await get(visitor, f"/experiments/{id_}/trials")).text.count("USER_CANCELED") < 3:  # and in the filter
+        while (await get(visitor, f"/experiments/{id_}/trials")).text.count(
+            "USER_CANCELED"
+        ) < 3:  # three more, with the one in the filter
             await news.wait()
             news.clear()
     trials = (await visitor.get(f"/api/v1/experiments/{id_}/trials")).json()["trials"]
@@ -173,7 +175,7 @@ async def test_config_is_shown_and_downloaded_without_secrets(visitor: httpx.Asy
     await world.add("seeded", canonical={"accessToken": "hush"})
     page = (await get(visitor, "/experiments/seeded/config")).text
     assert "tuner.classArgs.seed" in page and "accessToken ******" in page and "hush" not in page
-    assert "uniform 0 … 1" in page and "0.25 … 1" in page, "what trials had"
+    assert "uniform 0 … 1" in page and "0.25 … 1" in page, "observed values"
     file = await visitor.get("/experiments/seeded/config.json")
     assert file.json()["accessToken"] == "******" and file.json()["searchSpace"]
 

@@ -1,4 +1,4 @@
-"""One trial: what its page tells, its files and logs, running it again as it was or changed."""
+"""One trial: its page, files and logs, and running it again, unchanged or changed."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_trial_runs_again(visitor: httpx.AsyncClient, world: World) -> Non
 
 
 def filled(page: Page) -> dict[str, str]:
-    """The fields of the form as a browser sends them."""
+    """The fields of the form, as a browser sends them."""
     fields: dict[str, str] = {}
     select = ""
     for tag, attrs in page.tags:
@@ -238,7 +238,7 @@ HOSTILE = "\"><script>alert(1)</script>'<img src=x onerror=alert(2)>{{7*7}}javas
 
 
 async def test_stored_text_injects_nothing(visitor: httpx.AsyncClient, world: World) -> None:
-    """Names, values, results, messages, places, links and stderr of a trial."""
+    """Hostile names, values, results, messages, places, links and stderr of a trial."""
     space = {HOSTILE: {"_type": "choice", "_value": [HOSTILE, {"a": HOSTILE}]}}
     folder = await world.add("seeded", searchSpace=space)
     values = {HOSTILE: {"_name": HOSTILE, "x": HOSTILE}}
