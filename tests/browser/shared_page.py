@@ -43,7 +43,7 @@ class Stage:
 
     @asynccontextmanager
     async def play(self, application: ASGIApp, stopping: asyncio.Event) -> AsyncIterator[None]:
-        """Forward to an application until the test ends, which ends streams. Raises TimeoutError for other open answers."""
+        """Forward to an application until the test ends, which ends streams. Raises TimeoutError for open answers."""
         before, self._played, self._answers = self._played, application, set()
         yield
         self._played = before

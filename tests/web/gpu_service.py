@@ -61,7 +61,7 @@ def section(*hosts: str) -> dict[str, Any]:
 
 
 def occupy(world: World, experiment_id: str, trial_id: str) -> None:
-    """GPUs of hostA: 0 has the trial, 1 is free, 2 is used by others, 3 is broken. hostB is unreadable. One trial waits."""
+    """GPUs of hostA: 0 has the trial, 1 is free, 2 is used by others, 3 is broken. hostB is unreadable. One waits."""
     places = world.commands.connections.shared_object(Places)
     first = places.machine(KeeperMachine(name=f"remote:{FIRST}", title="hostA", places=None))
     second = places.machine(KeeperMachine(name=f"remote:{SECOND}", title="hostB", places=None))
