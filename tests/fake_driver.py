@@ -93,6 +93,6 @@ class FakeDriver:
     def _build(self) -> None:
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
-            pytest.skip("there is no C compiler to build a fake NVML with")
+            pytest.skip("a fake NVML needs a C compiler")
         target = self.directory / "libnvidia-ml.so.1"
         subprocess.run([compiler, "-shared", "-fPIC", "-O0", "-o", target, _SOURCE], check=True)

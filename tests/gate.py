@@ -101,7 +101,7 @@ def _run_beside_each_other(count: str, marks: str) -> tuple[int, list[str]]:
 
 
 def _run_alone(marked: str) -> int:
-    """The exit status; 0 if there are no such tests."""
+    """The exit status; 0 without such tests."""
     status = _pytest("-m", f"alone and {marked}", *_files_marked("alone"))
     return 0 if status == _NO_TESTS else status
 

@@ -28,7 +28,7 @@ def drawing(results: Iterable[Result], *, maximize: bool) -> str:
 
 
 def image(results: Iterable[Result], *, maximize: bool) -> str:
-    """The chart as a standalone SVG file; says "no result yet" if there are no results."""
+    """The chart as a standalone SVG file; says "no result yet" without results."""
     points = _finite(results)
     nothing = f'<text x="{_MARGIN}" y="{_HEIGHT // 2}" {_LOOK}>no result yet</text>'
     return _svg(_DARK + (_contents(points, maximize=maximize) if points else nothing))

@@ -53,7 +53,7 @@ class PagesContext:
     analysis: Analysis
     #: Parses the text of an experiment file without creating the experiment. None: the page "New experiment" is off.
     read_experiment: Callable[[str], Awaitable[Submission]] | None = None
-    #: Called after an experiment was deleted; removes uploaded code that is no longer needed.
+    #: Called after an experiment was deleted; removes uploaded code that nothing uses.
     sweep_code: Callable[[], Awaitable[None]] = _nothing
     #: The daemon's data directory, to find removed folders and to check new experiments. None: no such checks.
     data_directory: Path | None = None

@@ -1,4 +1,4 @@
-"""Watches which trials occupy which place of which machine, only by processes and the keeper's records."""
+"""Watches which trials occupy each place of each machine, only by processes and the keeper's records."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         r"trainingService\.taskRoles\[1\]\.name.*another role is",
     ),
     "no legal namespace": ({**_KUBEFLOW, "namespace": "Team_A"}, r"trainingService\.namespace.*lower case"),
-    "a login that is no JSON": (
+    "a login that is not JSON": (
         {**_KUBEFLOW, "worker": {**_ROLE, "privateRegistryAuthPath": "login"}},
         r"trainingService\.worker\.privateRegistryAuthPath.*is not JSON; give a docker config\.json",
     ),

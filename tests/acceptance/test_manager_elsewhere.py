@@ -100,7 +100,7 @@ def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, ur
     assert sorted(path.name for path in directory.iterdir()) == [".nniignore", "data.txt", "lib", "trial.py", "tuners"]
     assert not caller.data.exists(), "no daemon was started here"
     assert [line for line in caller.processes() if " serve" in line] == []
-    # the caller's folder is no longer needed
+    # nothing needs the caller's folder from here on
     shutil.rmtree(caller.folder / "code")
     caller.good("resume", id_)
     caller.good("update", "trialnum", id_, "--value", "3")

@@ -79,7 +79,7 @@ def test_no_trial_starts_elsewhere_while_its_last_job_may_run(daemon: Daemon, co
     trial = daemon.wait_for(id_, lambda _: _waiting(daemon, id_).startswith("its last job may still run"))
     assert trial["counts"] == {"WAITING": 1}
     while _runs(first):
-        assert _started(code) == [first], "it started again beside its last job"
+        assert _started(code) == [first], "it started again next to its last job"
         time.sleep(0.02)
     daemon.wait(id_, "DONE", timeout_s=40)
     assert picked(daemon.trials(id_), "status", "finalResult") == [("SUCCEEDED", "0")]

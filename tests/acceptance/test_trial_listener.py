@@ -200,7 +200,7 @@ def test_slow_clients_delay_no_other(shared: Daemon, code: Path) -> None:
         for each in slow:
             each.settimeout(max(0.1, began + 45 - time.monotonic()))
             assert _is_closed(each)
-        assert time.monotonic() - began > 25, "not at once: a slow network is no attack"
+        assert time.monotonic() - began > 25, "not at once: a slow network is not an attack"
     finally:
         for each in slow:
             each.close()

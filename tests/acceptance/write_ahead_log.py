@@ -1,6 +1,6 @@
 """Reads SQLite's write-ahead log from outside, to detect a commit in progress.
 
-A commit appends its pages as frames, of which only the last is marked; see "The WAL File Format" in SQLite's
+A commit appends its pages as frames, and marks only the last one; see "The WAL File Format" in SQLite's
 documentation. Frames after the last mark belong to an incomplete commit if they continue its checksum; others are
 left over.
 """

@@ -47,7 +47,7 @@ def network(client: Client, tmp_path: Path) -> Path:
 
 
 def _said(client: Client, *commands: str, name: str = "one") -> list[str]:
-    """Run commands, the last of which may fail; returns its exit code and its output."""
+    """Run commands; returns exit code and output of the last, which may fail."""
     *first, last = commands
     words = f"{{ {last}; }} > /mnt/nfs/said 2>&1 && c=0 || c=$?"
     client.submit("mkdir /mnt/own", *first, words, "echo $c > /mnt/nfs/shown", name=name)

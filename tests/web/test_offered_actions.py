@@ -1,5 +1,4 @@
-"""What pages offer and say of an experiment is what it can do now: nothing is killed where no trial runs, nothing is
-replaced where nothing is secret, and who cannot delete it can stop it."""
+"""Pages offer only actions that are possible now: kill with open trials, replace with secrets, stop before delete."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from nni_manager.web.listing.list_query import ARCHIVED, ListQuery
 from nni_manager.web.rendering import context_of, render
 from nni_manager.web.shared_pages import of_all, shared
 
-#: Commands shown if there are no experiments yet.
+#: Commands shown if the list is empty.
 COMMANDS = (
     ("nnictl config check my.yml", "checks an experiment file: names each error with line and field"),
     ("nnictl create --config my.yml", "creates and starts an experiment, which then appears here"),

@@ -2,7 +2,7 @@
 
 `python -m tests.benchmarks.pages.cost [TRIALS…]`, where TRIALS is how many had ended before; default: 0.
 
-The trials sleep most of the time, so processor time is compared and not their rate: it can be measured beside other
+The trials sleep most of the time, so processor time is compared and not their rate: it can be measured next to other
 work.
 """
 

@@ -169,7 +169,7 @@ def _config(notes: Path) -> dict[str, Any]:
 
 
 def run_seed(seed: int, say: Say) -> bool:
-    """Whether there are no findings. Findings are printed with the schedule, and the folder is kept."""
+    """Run a schedule; returns whether it passed. Findings are printed with the schedule, and the folder is kept."""
     folder = Path(tempfile.mkdtemp(prefix=f"files-{seed}-", dir=_memory()))
     run = FileRun(seed, folder)
     found = run.go()

@@ -23,7 +23,7 @@ _TICK_S = 0.05
 
 
 class Server(ThreadingHTTPServer):
-    """`tokens`: valid tokens; the identity endpoint issues the first. Empty: there is no identity."""
+    """`tokens`: valid tokens; the identity endpoint issues the first. Empty: no identity."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -1,4 +1,4 @@
-"""Simulated images, some of which cannot be pulled."""
+"""Simulated images; tests can make the pull of an image fail."""
 
 from __future__ import annotations
 
