@@ -313,7 +313,7 @@ def test_no_route_answers_without_the_token(closed: Listeners, shown: dict[str, 
         assert_foreigners_get_nothing(answer, (method, path))
 
 
-def test_trial_token_opens_its_own_routes_alone(closed: Listeners) -> None:
+def test_trial_token_opens_only_its_own_routes(closed: Listeners) -> None:
     token = {"Authorization": f"Bearer {closed.runner['NNI_TRIAL_TOKEN']}"}
     for method, path in closed.listener_routes():
         for shown in ({}, {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": "Bearer wrong"}):
@@ -608,7 +608,7 @@ def test_login_redirects_to_the_same_page_without_the_token(closed: Listeners) -
         assert browser.get("/", headers={"Cookie": cookie}).status_code == 401
 
 
-def test_folders_are_readable_by_their_owner_alone(closed: Listeners) -> None:
+def test_folders_are_readable_only_by_their_owner(closed: Listeners) -> None:
     folder = closed.daemon.data / closed.id
     for path in (folder, folder / "db", folder / "log", folder / "trials", folder / "checkpoint"):
         assert path.stat().st_mode & 0o077 == 0, path

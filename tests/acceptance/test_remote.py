@@ -89,7 +89,9 @@ def test_removed_machine_keeps_its_trials_across_a_restart(
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_service_with_its_only_machine_away_says_why(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_service_with_its_only_machine_away_has_a_reason(
+    shared: Daemon, code: Path, machines: list[RealMachine]
+) -> None:
     asyncio.run(machines[0].stop())
     id_ = shared.create(_config(machines[:1], _REPORT, 1), code)
     state = shared.wait_for(id_, lambda state: state["services"][0]["status"] == "away")

@@ -214,7 +214,7 @@ def test_advisor_of_the_first_format_runs(home: Home) -> None:
     assert home.line.daemon.wait(id_, "DONE", timeout_s=40)["counts"] == {"SUCCEEDED": 2}
 
 
-def test_name_of_a_class_of_nnis_says_what_to_install(home: Home) -> None:
+def test_nni_class_name_names_the_package_to_install(home: Home) -> None:
     file = home.line.config(tuner={"name": "PBTTuner", "classArgs": {"optimize_mode": "maximize"}})
     for command in (("create", "--config"), ("config", "check")):
         code, complaint = home.line.bad(*command, file)

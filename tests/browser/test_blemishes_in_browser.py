@@ -45,7 +45,7 @@ async def test_long_results_stay_in_their_column(browser: Browser, site: str, wo
         assert not await page.evaluate(OUTSIDE)
 
 
-async def test_a_long_name_does_not_widen_pages(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
+async def test_long_name_does_not_widen_pages(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
     await world.add("seeded", experimentName="long" * 100)
     async with page_of(browser) as page:
         report = await page.request.get(f"{site}/api/v1/experiments/seeded/report")

@@ -40,7 +40,7 @@ async def test_ticked_and_opened_trials_have_curves(browser: Browser, site: str,
         await expect(figure.locator(".chart-title")).to_contain_text("3 selected")
 
 
-async def test_charts_without_results_say_so(browser: Browser, site: str, world: World) -> None:
+async def test_charts_without_results_have_a_message(browser: Browser, site: str, world: World) -> None:
     folder = await charted(world, "charted", 15, steps=0)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET final_data = NULL, final_value = NULL, status = 'FAILED'")
@@ -55,7 +55,7 @@ async def test_charts_without_results_say_so(browser: Browser, site: str, world:
         await expect(chart(page, "curves").locator(".chart-count")).to_contain_text(trials)
 
 
-async def test_pair_chart_with_one_parameter_says_so(browser: Browser, site: str, world: World) -> None:
+async def test_pair_chart_with_one_parameter_has_a_message(browser: Browser, site: str, world: World) -> None:
     folder = await world.add("seeded")
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET record = ?", (record(0, {"x": 0.5}),))

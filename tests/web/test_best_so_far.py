@@ -33,7 +33,7 @@ def test_line_of_the_best_skips_results_that_cannot_be_the_best() -> None:
     assert best_so_far.drawing(points[:1], maximize=True).count("<circle") == 1
 
 
-def test_image_without_results_says_so() -> None:
+def test_image_without_results_has_a_message() -> None:
     assert "no result yet" in "".join(ElementTree.fromstring(best_so_far.image([], maximize=True)).itertext())
 
 

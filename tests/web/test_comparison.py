@@ -29,7 +29,7 @@ async def test_differences_come_before_results(visitor: httpx.AsyncClient, world
     assert "trialConcurrency" in everything.text and "show only differences" in everything.text
 
 
-async def test_the_chart_knows_its_experiments(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_chart_has_its_experiments(visitor: httpx.AsyncClient, world: World) -> None:
     await two(world)
     (told,) = (await get(visitor, "/compare-experiments?ids=second,first")).values("figure", "data-experiments")
     assert json.loads(told) == [{"id": "second", "name": "two"}, {"id": "first", "name": "one"}]

@@ -44,7 +44,7 @@ async def test_each_kind_of_failure_has_a_row(visitor: httpx.AsyncClient, world:
     assert "Trials with the same failure" in (await get(visitor, "/experiments/seeded/trials/3")).text
 
 
-async def test_page_without_failures_says_so(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_page_without_failures_has_a_message(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET status = 'SUCCEEDED' WHERE status = 'FAILED'")

@@ -79,7 +79,7 @@ async def test_lone_surrogate_in_parameters_is_escaped(visitor: httpx.AsyncClien
         assert (await visitor.get(path)).status_code == 200
 
 
-async def test_the_list_shows_status_progress_and_hold(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_list_shows_status_progress_and_hold(visitor: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.SAME_FAILURE, sentence="the first five trials failed alike")
     await world.add("seeded", status=ExperimentStatus.VIEWED)
     await world.add("held", status=ExperimentStatus.RUNNING)

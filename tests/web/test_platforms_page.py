@@ -144,6 +144,6 @@ async def test_secrets_form_on_an_endpoint_returns_to_the_experiment(world: Worl
         assert (await visitor.get(leads_to)).status_code == 200
 
 
-async def test_page_without_open_experiments_says_so(visitor: httpx.AsyncClient) -> None:
+async def test_page_without_open_experiments_has_a_message(visitor: httpx.AsyncClient) -> None:
     assert "no training service is in use" in (await get(visitor, "/platforms")).text
     assert (await visitor.get("/api/v1/platforms")).json() == {"services": [], "line": []}
