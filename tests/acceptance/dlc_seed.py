@@ -1,6 +1,6 @@
 """The documented example of PAI-DLC, verbatim, with its own network and mounts.
 
-``unshare --net --mount python -m tests.acceptance.dlc_seed FOLDER``, as root; says ``done`` in the end.
+``unshare --net --mount python -m tests.acceptance.dlc_seed FOLDER``, as root; prints ``done`` at the end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Repeated daemon kills while trials run: no result is lost, duplicated or assigned to the wrong trial.
 
-The moments are those of the store, which is therefore looked at itself: an intent in it, and a commit half written.
+Kills happen at states of the store, which the test therefore reads directly: a stored intent, a half-written commit.
 """
 
 from __future__ import annotations

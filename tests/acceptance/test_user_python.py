@@ -1,6 +1,6 @@
 """Custom tuners and assessors in the user's Python: its selection, its requirements, and import errors.
 
-That Python is a virtual environment without any package of ours, with a module that only it has.
+That Python is a virtual environment without our packages, with a module that exists only there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Figures next to their floors and NNI 3.0, as Markdown: `python -m tests.benchmarks [NAME…]`.
 
-All of them take twenty minutes on an idle machine of two cores. Figures that need a program which this machine lacks
-are left out by name, and so is one that fails; the exit code is then 1.
+All figures take twenty minutes on an idle machine with two cores. Figures that fail or need a missing program are
+skipped by name; the exit code is then 1.
 """
 
 from __future__ import annotations

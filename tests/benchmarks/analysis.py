@@ -1,7 +1,7 @@
 """Questions about many trials: ``python -m tests.benchmarks.analysis [1000 10000 100000]``.
 
-Databases with 20 parameters and 50 intermediate results a trial are filled, and asked through the child process as the
-daemon asks. For each question: seconds of the first answer, after a change of the filter (the median of five), bytes.
+Databases have 20 parameters and 50 intermediate results per trial. Questions go through the child process, as in the
+daemon. Figures per question: seconds of the first answer, seconds after a filter change (median of five), bytes.
 """
 
 from __future__ import annotations

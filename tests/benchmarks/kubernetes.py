@@ -1,7 +1,7 @@
 """Trials of two seconds on a cluster, twenty and a hundred at once, with and without TLS between runners and daemon.
 
-Each runs the real trial runner, forked in a process of the cluster's, which posts as it does in a container. What that
-costs the daemon, what it asks of the API server, and how soon it knows what happened there.
+Each runs the real trial runner, forked from a process of the cluster. Figures: the daemon's CPU time, its requests to
+the API server, and its delay in noticing changes.
 """
 
 from __future__ import annotations

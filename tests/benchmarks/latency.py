@@ -1,7 +1,7 @@
 """Duration of GET requests on one kept-alive connection, sent by a separate process.
 
-`python -m tests.benchmarks.latency PORT PATH COUNT EVERY_S` asks COUNT times (0: until its input ends), EVERY_S seconds
-apart (0: one after the other), and prints the milliseconds of each answer, to its last byte, as a JSON list.
+`python -m tests.benchmarks.latency PORT PATH COUNT EVERY_S` sends COUNT requests (0: until its input ends) every
+EVERY_S seconds (0: without pause), and prints the milliseconds until the last byte of each answer as a JSON list.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Reader:
 
 def measure(port: int, path: str, count: int, every_s: float = 0) -> Latencies:
     with Reader(port, path, count=count, every_s=every_s) as reader:
-        pass  # it ends by itself
+        pass  # it exits on its own
     return reader.latencies
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.ssh        # 200 trials of 0.1 s over three sshds on loopback
 
-The floor has one connection per machine, one channel per trial, and as many at a time. Both write one result; ours is
-stored, the floor's is thrown away.
+The floor has one connection per machine, one channel per trial, and the same concurrency. Both write one result; only
+ours is stored.
 """
 
 from __future__ import annotations

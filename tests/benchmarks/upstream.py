@@ -132,7 +132,7 @@ class Nni:
         psutil.wait_procs([manager], timeout=70)
         seconds = time.perf_counter() - started
         for process in psutil.wait_procs(everybody, timeout=10)[1]:
-            process.kill()  # what a manager that was told to stop leaves behind
+            process.kill()  # leftover of a stopped manager
         return seconds
 
     def kill(self) -> None:

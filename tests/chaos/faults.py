@@ -42,9 +42,11 @@ class Struck:
     over_ms: float | None = None
 
     def may_have_ended(self, job: Job, grace_s: float) -> bool:
-        """Whether it can have ended that job: the machine had no power for a moment of its life, or could not be asked
-        for longer than a machine may be away (`grace_s`), or its keeper was killed with the process that was about to
-        become the command. Jobs outlive everything else."""
+        """Whether this fault can have ended that job.
+
+        That is so if the machine lost power during the job, was unreachable for longer than `grace_s`, or if its keeper
+        was killed together with the process that was about to become the command. Jobs outlive everything else.
+        """
         if self.fault.machine != job.machine or job.ended_ms < self.begun_ms - _CLOCKS_MS:
             return False
         if job.started_ms > self.done_ms + _CLOCKS_MS:

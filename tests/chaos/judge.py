@@ -83,9 +83,11 @@ class Faults:
 
 
 def trials(daemon: Daemon, id_: str, notes: Path, count: int, faults: Faults) -> Findings:
-    """Each trial succeeded with its own result, unless faults ended every attempt that it has; what was lost was ended
-    by a fault and says how; no attempt that ended well was followed by another one, and all that the attempt that
-    counts wrote is stored once, in order."""
+    """Check all trials against their notes.
+
+    Each trial succeeded with its own result, unless faults ended all its attempts. A lost attempt matches a fault and
+    states the cause. No attempt follows a successful one. All results of the final attempt are stored once, in order.
+    """
     found = Findings()
     listed, attempts = daemon.trials(id_), _by_trial(daemon.attempts(id_))
     stored = _stored(daemon, id_)

@@ -1,8 +1,8 @@
 """A trial that holds memory on every card that CUDA shows, and notes these cards.
 
-``hold_card.py JOURNAL SECONDS MIB``. Standard library only: the driver's library is called through ctypes. The journal
-gets a line when the memory is held and one just before it is given back, with the monotonic clock of the machine, which
-all processes share.
+``hold_card.py JOURNAL SECONDS MIB``. Standard library only: the driver's library is called through ctypes. It appends a
+line to the journal when it holds the memory, and another just before it frees it, with the machine's monotonic clock,
+which all processes share.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Runs in the environment of the real nni: verdicts of its loader, schema and converter about configs.
 
-Each line that it reads is a JSON list of ``[question, config]``, and is answered by a line: one of ``{"error"}`` or
-``{"value"}``. Paths start at the current folder.
+It answers each input line, a JSON list ``[question, config]``, with a line: ``{"error"}`` or ``{"value"}``. Paths are
+relative to the current folder.
 """
 
 import gc

@@ -1,6 +1,6 @@
 """NNI 3.0's own web page, unmodified, in front of an endpoint of ours, on one origin.
 
-NNI's manager serves both; ours serves the API and the logs, so everything else is answered from the wheel here.
+NNI's manager serves page and API. Ours serves only the API and the logs, so this proxy serves the page from the wheel.
 """
 
 from __future__ import annotations

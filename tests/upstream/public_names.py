@@ -1,8 +1,8 @@
 """The public names of `nni`: walked in the real package, and looked up in the stand-in.
 
-``public_names.py walk`` prints ``{module: {name: what it takes}}``. ``public_names.py look`` reads that from its
-standard input. It prints the names that the `nni` of this Python lacks, and those that take something else. What it
-takes: a list of parameters, a mapping of methods to such lists for a class, null for other values.
+``public_names.py walk`` prints ``{module: {name: signature}}``. ``public_names.py look`` reads that from its standard
+input, and prints the names that the `nni` of this Python lacks or that have another signature. A signature is a list of
+parameters, for a class a mapping of methods to such lists, and null for other values.
 """
 
 import importlib

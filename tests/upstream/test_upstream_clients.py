@@ -221,7 +221,7 @@ def test_command_line_stops_only_one_experiment(upstream: Upstream, tmp_path: Pa
     daemon, other = upstream.daemon, _create(upstream.daemon, tmp_path / "code")
     assert daemon.process is not None
     ours, home = daemon.process.pid, tmp_path / "home"
-    until(lambda: len({*_processes(home, upstream.id, other["id"]), ours}) == 3)  # each gets one of its own in a moment
+    until(lambda: len({*_processes(home, upstream.id, other["id"]), ours}) == 3)  # each soon gets its own
     assert "success" in upstream.nnictl("stop", upstream.id)
     state = daemon.wait(upstream.id, "STOPPED")
     assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["endpoint"] is None
@@ -338,7 +338,7 @@ def test_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path) ->
         rows = list(csv.DictReader(file))
     assert [(row["reward"], row["intermediate"]) for row in rows] == [("0.5", "[0.25,0.5]")] * 2
     upstream.nnictl("experiment", "import", id_, "-f", _imported(tmp_path))
-    # of the database: what was imported is told to the tuner alone
+    # from the database: imported results are only sent to the tuner
     ((imported,),) = upstream.daemon.rows(id_, "SELECT data FROM imports")
     assert json.loads(imported) == [{"parameter": {"y": 1}, "value": 0.25}]
 

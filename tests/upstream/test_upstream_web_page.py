@@ -416,7 +416,7 @@ async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, fro
         await expect(page.rows()).to_have_count(4)
         found.gate.touch()
         await found.when(lambda state: state["status"] == "DONE")
-        await expect(page.page.locator(".status-text")).to_have_text("DONE")  # by itself, within 10 seconds
+        await expect(page.page.locator(".status-text")).to_have_text("DONE")  # automatically, within 10 seconds
         await page.shows(page.page.locator(".trialCount"), "8/8")
         await expect(page.rows()).to_have_count(7)
         assert await page.count("Succeeded") == "7"

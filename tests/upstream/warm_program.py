@@ -1,7 +1,7 @@
-"""A process that stands for a program of NNI's Python, which runs in a fork of the server: it has the same input,
-output, folder, environment and end, and passes on the signals that ask it to end.
+"""A process that represents a program of NNI's Python, which runs in a fork of the server.
 
-Killed outright, it leaves the fork behind, as `tests.live_daemon.end_all` finds by its environment.
+Both have the same input, output, folder, environment and exit status. It forwards termination signals. A kill leaves a
+fork, which `tests.live_daemon.end_all` finds by its environment.
 """
 
 from __future__ import annotations

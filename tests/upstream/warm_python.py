@@ -1,7 +1,7 @@
 """The Python of the real `nni` with third-party modules already imported; each program is a fork of it.
 
-Importing them takes two seconds. Each program imports `nni` itself, in its own environment. Who
-starts `python3`, `python` or `nnictl` of the folder `bin` gets a fork: see `warm_program`.
+Importing them takes two seconds. Each program imports `nni` itself, in its own environment. `python3`, `python` and
+`nnictl` in the folder `bin` start forks: see `warm_program`.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ def _size(trials: str, name: str) -> int | None:
     try:
         return foreign_files.size(trials, name)
     except OSError:
-        return None  # removed meanwhile
+        return None  # removed in the meantime
 
 
 async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Response:

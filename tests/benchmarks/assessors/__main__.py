@@ -1,7 +1,6 @@
 """Assessors on recorded learning curves, as Markdown: `python -m tests.benchmarks.assessors [--orders N] [--slow]`.
 
-NNI's Curvefitting takes half a second for each judgement: with `--slow`, it has one order of every fifth curve, and
-ours has the same.
+NNI's Curvefitting takes half a second per judgement: with `--slow`, it and ours get one order of every fifth curve.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Our page compared with NNI 3.0's and optuna-dashboard's, with the same trials:
 
-`python -m tests.benchmarks.pages.beside PYTHON [TRIALS…]`, where PYTHON is of an environment with optuna-dashboard.
+`python -m tests.benchmarks.pages.beside PYTHON [TRIALS…]`, where PYTHON has optuna-dashboard.
 NNI's page is its own files in front of our API. Measurements are aborted after four minutes.
 """
 

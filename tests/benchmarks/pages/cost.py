@@ -1,9 +1,8 @@
 """Cost of one open page for each process while its experiment has fifty results per second:
 
-`python -m tests.benchmarks.pages.cost [TRIALS…]`, where TRIALS is how many had ended before; default: 0.
+`python -m tests.benchmarks.pages.cost [TRIALS…]`, where TRIALS is the number of earlier trials; default: 0.
 
-The trials sleep most of the time, so processor time is compared and not their rate: it can be measured next to other
-work.
+The trials mostly sleep, so CPU time is compared, not the rate. It can be measured on a busy machine.
 """
 
 from __future__ import annotations

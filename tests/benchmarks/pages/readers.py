@@ -1,8 +1,8 @@
 """Open pages of one experiment without a browser: `python -m tests.benchmarks.pages.readers URL COUNT SECONDS`.
 
-Each has one stream of events and asks as the page's scripts do: after an event for the page, at most every 0.6 s; for
-the charts of the first screen with the tag of their last answer, as seldom as the events say. One in five shows the
-table of trials. It prints the milliseconds from each event to the page that shows it, as JSON.
+Each has one event stream and sends the requests of the scripts: after an event for the page, at most every 0.6 s;
+for the charts of the first screen with the ETag of their last answer, at the interval in the events. One in five shows
+the table of trials. It prints the milliseconds from each event to the page that shows it, as JSON.
 """
 
 from __future__ import annotations

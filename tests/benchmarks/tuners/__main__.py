@@ -1,7 +1,7 @@
 """How well and how fast tuners search, as Markdown: `python -m tests.benchmarks.tuners [TUNER…]`.
 
-60 trials of each family, one and eight at a time, for 50 seeds. Random's median of a family is of one at a time.
-With `--record FILE` each search is kept, and none that the file has is made again.
+60 trials of each family, sequential and eight at a time, for 50 seeds. Random's median of a family is sequential.
+With `--record FILE` each search is stored, and stored ones are not repeated.
 """
 
 from __future__ import annotations

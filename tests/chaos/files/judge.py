@@ -114,7 +114,7 @@ def goes_on(witness: Witness, folder: Path) -> list[str]:
 
 
 def starts(folder: Path, *, strict: bool) -> list[str]:
-    """Every job started once, and every trial id and sequence number has one set of parameters.
+    """Check that every job started once, and that every trial id and sequence number has one set of parameters.
 
     Unless `strict`, a job may start again: a truncated write-ahead log can lose the end of a job that its keeper has
     forgotten.

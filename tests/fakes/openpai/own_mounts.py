@@ -9,10 +9,10 @@ Sources, at microsoft/pai a95d9420e, the same at v1.8.0:
   DAC_READ_SEARCH, loses MKNOD, and is not privileged; AppArmor is off; it has the image's user, the node's network, and
   one `github.com/fuse`, which is `/dev/fuse` by `src/device-plugin/deploy/device-plugin.yaml`. No job can change that.
 - `examples/mnist_500_tasks/yaml/CPU_500Task_MNIST.yaml`: a job installs `nfs-common`, then `mount -t nfs4`.
-- microsoft/openpai-runtime 59ec6d1, `src/plugins/teamwise_storage/init.py`: the plug-in mounts nothing any more;
-  the server makes `extras.storages` of it.
+- microsoft/openpai-runtime 59ec6d1, `src/plugins/teamwise_storage/init.py`: the plug-in no longer mounts;
+  the server converts it to `extras.storages`.
 - nfs-utils (stefanha/nfs-utils, `utils/mount`: `mount.c` at 00511ee5, `error.c` at 12544486, `stropts.c`), and
-  Azure/azure-storage-fuse 0074bc92, `cmd/mount.go`: what their programs say.
+  Azure/azure-storage-fuse 0074bc92, `cmd/mount.go`: messages of their programs.
 
 The guesses are listed in `__init__.py`. Difference from a cluster: a mount is a bind, so its line of `mountinfo`
 contains neither `nfs` or `fuse` nor the server's name.
