@@ -52,7 +52,7 @@ def test_every_outcome_of_a_column(scenarios: Scenarios, column: str) -> None:
 
 
 def _without_results(message: str) -> str:
-    """Without the note about a missing result, because not every trial here reports one."""
+    """Not every trial here reports a result, which a success says; how it ended is what is asked."""
     return message.removesuffix("it reported no final result, and no intermediate one")
 
 

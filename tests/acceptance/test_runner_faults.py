@@ -107,7 +107,7 @@ def _runner_of(job: str) -> psutil.Process:
 
 
 def _disagreements(work: Numbered) -> dict[str, str]:
-    """Contradictions by trial; each is logged once."""
+    """By trial; each is told once."""
     found = re.findall(r"(?:Trial |_trial_)(\w{5}): (the platform says .*)", work.log())
     assert len(found) == len(dict(found))
     return dict(found)
