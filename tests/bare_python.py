@@ -1,8 +1,8 @@
-"""The `python3` of trials: that which the PATH has, without packages and without what a machine has around it.
+"""The `python3` of trials: the interpreter on PATH, without packages and without wrappers.
 
-A `python3` of a version manager is a shell script that looks for the real one, and a Python for everything reads at its
-start what all its packages want: thousands of starts would each pay for that, several times what Python itself takes.
-Without packages it also shows what a container shows, that what we send there needs none.
+A version manager's `python3` is a shell script that searches for the real one, and an interpreter with many packages
+reads their start files. Thousands of starts would multiply that cost. An interpreter without packages also shows, like
+a container, that the code we send needs none.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-#: Where this run has its Pythons; workers inherit it.
+#: Variable with the folder of this run's interpreters; workers inherit it.
 _VARIABLE = "NNI_TESTS_BARE_PYTHON"
-#: Of this process.
+#: Interpreters that this process created.
 _made: list[Path] = []
 _WHERE = "import os, sys; print(os.path.realpath(sys.executable))"
 
 
 def own() -> str:
-    """This Python without packages; outside of a run of tests, without those of its virtual environment."""
+    """This Python without packages; outside a test run, without those of its virtual environment."""
     folder = os.environ.get(_VARIABLE)
     return f"{folder}/own/bin/python3" if folder else os.path.realpath(sys.executable)
 
 
 def make() -> None:
-    """Before anything asks for a Python; workers have that of the process that started them."""
+    """Set up before any test asks for a Python. Workers use the folder of their parent process."""
     if _VARIABLE in os.environ:
         return
     folder = Path(tempfile.mkdtemp(prefix="nni-python-"))
@@ -40,13 +40,13 @@ def make() -> None:
 
 
 def remove() -> None:
-    """What this process made."""
+    """Remove the interpreters that this process created."""
     while _made:
         shutil.rmtree(_made.pop(), ignore_errors=True)
 
 
 def _first(folder: Path) -> Path:
-    """The folder of that `python3` which trials would find."""
+    """The folder of the `python3` that trials find."""
     found = subprocess.run(["python3", "-c", _WHERE], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     if found == os.path.realpath(sys.executable):
         return folder / "own/bin"

@@ -1,4 +1,4 @@
-"""Certificates that are good for an hour, or were, made for one test."""
+"""Certificates for one test: valid for an hour, or expired."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIGNS = x509.KeyUsage(
 
 
 class Authority:
-    """Signs what it is asked to. `file`: its own certificate, PEM."""
+    """A certificate authority. `file`: its own certificate, PEM."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class Authority:
         self._name = _name("the test's authority")
         builder = _builder(self._name, self._name, self._key.public_key(), timedelta(hours=1))
         constrained = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        # since Python 3.13 an authority that does not say what it may sign is refused
+        # Python 3.13 and later refuse an authority without key usage
         constrained = constrained.add_extension(_SIGNS, critical=True)
         own = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         constrained = constrained.add_extension(own, critical=False)
@@ -44,7 +44,7 @@ class Authority:
     def issue(self, address: str, lasts: timedelta = timedelta(hours=1), name: str = "listener") -> tuple[Path, Path]:
         """Files of a certificate for an IP address or a host, and of its key.
 
-        `lasts`: one of less than nothing has ended.
+        `lasts`: negative: an expired certificate.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self._name, key.public_key(), lasts)

@@ -1,7 +1,7 @@
-"""A driver for cards that are not there: a program `nvidia-smi` and a library NVML that say what a file says.
+"""A driver for simulated cards: a program `nvidia-smi` and a library NVML that report the contents of a file.
 
-The file holds a line for each card, ``card UUID NAME TOTAL_MIB RESERVED_MIB``, followed by lines for processes on it,
-``process PID C|G|C+G MIB``. A line ``fail SENTENCE`` makes both refuse, ``hang`` makes them never answer.
+The file has a line for each card, ``card UUID NAME TOTAL_MIB RESERVED_MIB``, followed by lines for its processes,
+``process PID C|G|C+G MIB``. After a line ``fail SENTENCE`` both refuse; after ``hang`` they never answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OnCard:
 
 
 class FakeDriver:
-    """`directory`: of this driver alone. `environment`: what makes processes find it."""
+    """`directory`: used only by this driver. `environment`: variables with which processes find it."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class FakeDriver:
         has_library: bool = False,
         is_old: bool = False,
     ) -> None:
-        """`reserved_mib`: what the driver itself keeps of each card; `is_old`: its program writes tables alone."""
+        """`reserved_mib`: memory of each card that the driver reserves; `is_old`: its program writes only tables."""
         self.directory = directory
         self.count = cards
         self.mib = mib
         self.reserved_mib = reserved_mib
-        #: Cards of different drivers are different cards.
+        #: Cards of two drivers are always different cards.
         self._serial = uuid4().hex[:12]
         directory.mkdir(parents=True, exist_ok=True)
         self._state = directory / "cards"
@@ -69,7 +69,7 @@ class FakeDriver:
         return f"GPU-{self._serial}-{index}"
 
     def show(self, processes: dict[int, Sequence[OnCard]]) -> None:
-        """These are on the cards from now on, by index."""
+        """Set the processes on the cards, by index."""
         lines = []
         for index in range(self.count):
             lines.append(f"card {self.uuid(index)} Fake {self.mib} {self.reserved_mib}")
@@ -93,6 +93,6 @@ class FakeDriver:
     def _build(self) -> None:
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
-            pytest.skip("there is no C compiler to build a fake NVML with")
+            pytest.skip("a fake NVML needs a C compiler")
         target = self.directory / "libnvidia-ml.so.1"
         subprocess.run([compiler, "-shared", "-fPIC", "-O0", "-o", target, _SOURCE], check=True)

@@ -1,6 +1,7 @@
-"""`nvidia-smi` of `fake_driver`: its first arguments are the file and whether it knows tables alone (0 or 1).
+"""`nvidia-smi` of `fake_driver`. Its first arguments are the file, and 1 if it writes only tables, else 0.
 
-What the driver keeps of a card stands as reserved, and is neither used nor free."""
+Memory that the driver keeps is reserved: neither used nor free.
+"""
 
 import sys
 import time

@@ -1,5 +1,5 @@
-/* NVML of `fake_driver`: says what the file that $FAKE_DRIVER names says. What the driver keeps for itself counts as
-   used, as it does in the library's first call for memory. */
+/* NVML of `fake_driver`: reports the contents of the file $FAKE_DRIVER. Memory that the driver reserves counts as used, as
+in version 1 of the library's call for memory. */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-"""All tests, as `make test` runs them: most of them beside each other, then those that want the machine for themselves.
-Without those of `make thorough`, which runs them in the same way.
+"""Run all tests as `make test` does: most of them in parallel, then those that need the machine for themselves.
+Tests of `make thorough` are excluded; that target runs them in the same way.
 
-A test that failed beside others is run once more by itself. When it passes, it is wrong about time, or the product is:
-the run goes on, and its closing lines name the test, as a fault to mend. A test that fails again fails the run, and so
-do more failures than a few. What failed by itself is not run again.
+A test that fails in parallel is repeated once, alone. If it then passes, it or the product has a timing bug: the run
+continues, and its last lines name the test. A test that fails again fails the run, and so do more than a few failures.
+A test that fails alone is not repeated.
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-#: A fault of the code fails more; each of these is run again.
+#: Maximum number of failures that are repeated; a bug in the code usually causes more.
 MOST_RERUN = 5
-RERUN = "RERUN {test}: failed beside others, passed alone: a fault to mend"
-#: A file system in memory that each Linux has; where pytest makes its folders; and what must be free there.
+RERUN = "RERUN {test}: failed in parallel, passed alone; fix its timing bug"
+#: The in-memory file system of Linux; pytest's base folder in it; and the free space that it needs.
 _MEMORY, _TEMPROOT, _ROOM_BYTES = "/dev/shm", "PYTEST_DEBUG_TEMPROOT", 12 << 30
 _PYTEST = (sys.executable, "-m", "pytest", "-q")
-#: Exit status of pytest: some tests failed, and nothing else is wrong.
+#: Exit status of pytest: some tests failed, without other errors.
 _TESTS_FAILED = 1
-#: By somebody, or by tests that cannot be collected.
+#: Exit status of pytest: interrupted, or a collection error.
 _INTERRUPTED = 2
-#: Marks of the tests that `make thorough` runs, and `make test` does not.
+#: Marks of the tests that only `make thorough` runs.
 _THOROUGH = "(thorough or browser or upstream)"
-#: No test has the marks that were asked for.
+#: Exit status of pytest: no test has the requested marks.
 _NO_TESTS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The worst exit status of all parts, after all of them ran; what cannot be collected ends the run at once, as a
-    file does not come right alone."""
+    """Run all parts and return the worst exit status. Collection errors end the run at once."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", default="2", metavar="N", help="tests at a time (default: 2)")
+    parser.add_argument("--workers", default="2", metavar="N", help="number of parallel tests (default: 2)")
     parser.add_argument(
-        "--beside", metavar="COMMAND", help="runs beside the tests; its output is shown when they are over"
+        "--beside", metavar="COMMAND", help="command to run in parallel with the tests; its output is shown at the end"
     )
-    parser.add_argument("--thorough", action="store_true", help=f"those marked {_THOROUGH}, and not the others")
+    parser.add_argument("--thorough", action="store_true", help=f"only tests marked {_THOROUGH}")
     asked = parser.parse_args(arguments)
     marked = _THOROUGH if asked.thorough else f"not {_THOROUGH}"
     with tempfile.TemporaryFile() as output, _begun(asked.beside, output) as other:
@@ -63,8 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _in_memory() -> Iterator[None]:
-    """Tests' folders are where nothing is written to a disk, which is an eighth of what they cost; on machines without
-    the room for that they are where pytest has them."""
+    """Options that put the tests' folders into memory, which saves an eighth of their time.
+
+    Without enough free space, pytest's default is used.
+    """
     if _TEMPROOT in os.environ or not _has_room():
         yield
         return
@@ -78,7 +79,7 @@ def _in_memory() -> Iterator[None]:
 
 
 def _has_room() -> bool:
-    """For all that tests leave, several times."""
+    """Whether the space suffices several times for everything that tests leave."""
     if not os.access(_MEMORY, os.W_OK | os.X_OK):
         return False
     (available,) = (
@@ -88,8 +89,8 @@ def _has_room() -> bool:
 
 
 def _run_beside_each_other(count: str, marks: str) -> tuple[int, list[str]]:
-    """The exit status, and the tests that passed when they were run again."""
-    # the cache has what failed in this run, and not what failed in others
+    """The exit status, and the tests that passed when they were repeated."""
+    # the cache then contains only the failures of this run
     status = _pytest("--workers", count, "-m", marks, "--cache-clear")
     failed = _failed() if status == _TESTS_FAILED else []
     if not 0 < len(failed) <= MOST_RERUN:
@@ -100,13 +101,13 @@ def _run_beside_each_other(count: str, marks: str) -> tuple[int, list[str]]:
 
 
 def _run_alone(marked: str) -> int:
-    """The exit status. That there is none is no fault."""
+    """The exit status; 0 without such tests."""
     status = _pytest("-m", f"alone and {marked}", *_files_marked("alone"))
     return 0 if status == _NO_TESTS else status
 
 
 def _failed() -> list[str]:
-    """Names of tests, as pytest keeps them for `--last-failed`."""
+    """Names of tests, as pytest stores them for `--last-failed`."""
     try:
         return sorted(json.loads(Path(".pytest_cache/v/cache/lastfailed").read_text()))
     except FileNotFoundError:
@@ -114,7 +115,7 @@ def _failed() -> list[str]:
 
 
 def _files_marked(mark: str) -> list[str]:
-    """Those where a test has it: reading thousands of tests to run a dozen takes longer than most of them."""
+    """Files with such tests. Collecting thousands of tests to run a dozen takes longer than most of them."""
     files = [*Path().glob("test_*.py"), *Path("tests").rglob("test_*.py")]
     return sorted(str(file) for file in files if f"pytest.mark.{mark}" in file.read_text())
 
@@ -125,7 +126,7 @@ def _pytest(*arguments: str) -> int:
 
 @contextmanager
 def _begun(command: str | None, output: IO[bytes]) -> Iterator[subprocess.Popen[bytes] | None]:
-    """The command's process; ended when this one is interrupted."""
+    """The command's process; it ends if this one is interrupted."""
     if command is None:
         yield None
         return
@@ -138,7 +139,7 @@ def _begun(command: str | None, output: IO[bytes]) -> Iterator[subprocess.Popen[
 
 
 def _end_of(process: subprocess.Popen[bytes] | None, output: IO[bytes]) -> int:
-    """The command's exit status, after all that it said was shown."""
+    """Show the command's output and return its exit status."""
     if process is None:
         return 0
     status = process.wait()

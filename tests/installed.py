@@ -1,4 +1,4 @@
-"""What is installed here and what that needs, as the packages' own metadata say; and packages of a test's own."""
+"""Installed packages and their dependencies, from their metadata; and packages that a test creates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 
 def needed_by(name: str) -> set[str]:
-    """The names of all packages that this one needs in this Python, and its own."""
+    """The names of a package and of all its dependencies in this Python."""
     seen: set[tuple[str, str]] = set()
     _follow(name, set(), seen)
     return {name for name, _ in seen}
@@ -30,7 +30,7 @@ def _follow(name: str, extras: set[str], seen: set[tuple[str, str]]) -> None:
 
 
 def places(name: str) -> set[Path]:
-    """The folders and files that a package has put where Python looks for modules, in no other's folder."""
+    """The top-level folders and files that a package has installed on Python's path."""
     package = metadata.distribution(name)
     tops = {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}
     return {Path(str(package.locate_file(top))) for top in tops}
@@ -38,14 +38,14 @@ def places(name: str) -> set[Path]:
 
 @cache
 def modules(name: str) -> frozenset[str]:
-    """The modules that a package has, as they are imported: ``azure.core.exceptions``."""
+    """The importable modules of a package: ``azure.core.exceptions``."""
     files = metadata.distribution(name).files or ()
     parts = [(*file.parent.parts, file.name.partition(".")[0]) for file in files if file.suffix in {".py", ".so"}]
     return frozenset(".".join(part[:-1] if part[-1] == "__init__" else part) for part in parts)
 
 
 def announce(folder: Path, package: str, group: str, points: Mapping[str, str]) -> None:
-    """Installs a package, in a folder of the path, that has nothing but these entry points: name → object."""
+    """Install a package that contains only these entry points (name → object) in a folder on the path."""
     info = folder / f"{package}-1.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")

@@ -1,6 +1,6 @@
-"""Fails a test that leaves a child process behind, and not a later test.
+"""Fail the test that leaves a child process, instead of a later one.
 
-What a fork server started for a test is a child of the test, too.
+Processes that a fork server started for a test count as its children.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 
 from trial_runner import processes
 
-#: Seconds for threads and loops to reap children that have just ended; without children there is no wait.
+#: Seconds for threads and loops to reap children that have just ended; not used without children.
 _REAPED_WITHIN_S = 2.0
 _LOOK_S = 0.01
 
-#: Of fixtures that several tests share, and that end later than the test that was the first to need them.
+#: Children of fixtures that several tests share; these end later than the test that started them.
 _shared: set[int] = set()
-#: Processes whose children are those of the tests that order them.
+#: Servers whose children belong to the tests that request them.
 _servers: set[int] = set()
 
 
@@ -36,13 +36,13 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
 
 
 def share(pid: int) -> None:
-    """A child that a test starts, and the others use; its own children are theirs. It ends before the session does."""
+    """Register a child that one test starts and others use. It must end before the session."""
     _shared.add(pid)
     _servers.add(pid)
 
 
 def end_sharing(pid: int) -> None:
-    """Before that child ends. Fails where fixtures that several tests share left one of its children behind."""
+    """Call before that child ends. Fails if shared fixtures left one of its children."""
     _shared.clear()
     try:
         _require_none(set(processes.children(os.getpid())))
@@ -52,7 +52,7 @@ def end_sharing(pid: int) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_child_of_shared_fixtures_is_left() -> Iterator[None]:
-    """Children of shared fixtures have ended, too, at the end of the session."""
+    """Check at the end of the session that children of shared fixtures have ended, too."""
     before = _children()
     yield
     _shared.clear()
@@ -61,7 +61,7 @@ def no_child_of_shared_fixtures_is_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
-    """Set up first and torn down last, so that other fixtures have ended their own children."""
+    """Check the children of a test. Torn down last, after other fixtures have ended theirs."""
     before = _children()
     yield
     _require_none(before)
@@ -73,8 +73,10 @@ def _children() -> set[int]:
 
 
 def _is_daemons(pid: int) -> bool:
-    """A keeper outlives the daemon that started it, as it does without a server, and ends by itself; a tuner ends with
-    its daemon, which several tests may share."""
+    """Whether a child is a keeper or a tuner.
+
+    A keeper outlives its daemon and ends automatically. A tuner ends with its daemon, which several tests may share.
+    """
     return not {b"trial_runner.keeper", b"nni_manager.scheduler.tuning.process"}.isdisjoint(_command(pid).split(b"\0"))
 
 
@@ -87,8 +89,10 @@ def _require_none(before: set[int]) -> None:
 
 @contextmanager
 def reaped() -> Iterator[None]:
-    """Waits for children that were started meanwhile and have no waiting parent: daemons, and orphans of a test that is
-    their subreaper. They end by themselves, or were told to."""
+    """Wait for new children without a waiting parent: daemons, and orphans of a test that is their subreaper.
+
+    They end on their own, or were asked to.
+    """
     before = set(processes.children(os.getpid()))
     yield
     for pid in set(processes.children(os.getpid())) - before - _shared:
@@ -109,7 +113,7 @@ def _described(pid: int) -> str:
 
 
 def _command(pid: int) -> bytes:
-    """Its words, each with a zero byte behind it; empty for one that is gone."""
+    """Its arguments, each followed by a zero byte; empty for a process that has ended."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read(500)
@@ -118,7 +122,7 @@ def _command(pid: int) -> bytes:
 
 
 def _end(pids: set[int]) -> None:
-    """So that the next test meets none of them."""
+    """Kill the children, so that the next test starts without them."""
     for pid in pids:
         processes.send_signal(pid, signal.SIGKILL)
         try:

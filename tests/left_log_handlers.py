@@ -1,4 +1,4 @@
-"""A test that opens an experiment closes its log: it fails itself when a log handler stays behind."""
+"""Fail a test that leaves a log handler: a test that opens an experiment closes its log."""
 
 from __future__ import annotations
 

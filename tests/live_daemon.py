@@ -1,4 +1,4 @@
-"""A real daemon as a subprocess, its API over the control socket, and the processes that it leaves.
+"""A real daemon as a subprocess, its API over the control socket, and the processes that remain after it.
 
 Used by acceptance tests and benchmarks.
 """
@@ -25,22 +25,22 @@ from tests.fork_server.popen import Popen
 
 #: Seconds without an event after which a waiting test polls.
 _SILENCE_S = 1.0
-#: The most that a list of the API has; no test makes as many.
+#: Maximum length of a list in the API; no test creates that many trials.
 _ALL = 10_000
-#: Of trials.
+#: Python that runs trials.
 PYTHON = bare_python.own()
-#: Arguments of a daemon with a service and, once it is needed, a trial listener.
+#: Arguments of a daemon with a service and, when needed, a trial listener.
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 
 
 class Daemon:
-    """One data directory; the process may be killed and started again. `program`: what is told to serve."""
+    """A daemon with one data directory; it may be killed and restarted. `program`: command that serves."""
 
     def __init__(
         self, data: Path, *, environment: dict[str, str] | None = None, program: Sequence[str] = ("-m", "nni_manager")
     ) -> None:
         self.data = data
-        # NNI's list of experiments is in the home folder, and ours do not belong into a developer's
+        # NNI's list of experiments is in the home folder; the developer's must not contain ours
         self.environment = {
             **os.environ,
             "HOME": str(data.parent / "home"),
@@ -51,7 +51,7 @@ class Daemon:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> Daemon:
-        """Returns when it says that it is ready."""
+        """Start the daemon and return when it reports that it is ready."""
         ready, told = os.pipe()
         command = [sys.executable, *self.program, "serve", "--data-dir", str(self.data), "--ready-fd", str(told)]
         with (self.data.parent / "daemon.log").open("ab") as log:
@@ -82,13 +82,13 @@ class Daemon:
         try:
             return self.process.wait(20)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # prints where its threads are
+            self.process.send_signal(signal.SIGABRT)  # prints the stacks of its threads
             self.process.wait()
             raise AssertionError(f"the daemon does not end:\n{self.log()}") from None
 
     def client(self) -> httpx.Client:
         socket = json.loads((self.data / "control.json").read_text())["socket"]
-        # `verify`: what it takes to read all certificates is most of what a call costs
+        # `verify`: reading all certificates would take most of the time of a call
         transport = httpx.HTTPTransport(uds=socket, verify=False)
         return httpx.Client(transport=transport, base_url="http://manager", timeout=30)
 
@@ -114,7 +114,7 @@ class Daemon:
         return self.wait_for(id, lambda state: state["status"] in statuses, timeout_s)
 
     def wait_for(self, id: str, holds: Callable[[dict[str, Any]], object], timeout_s: float = 50) -> dict[str, Any]:
-        """Follows the experiment's events until `holds`, which may also look at what no event tells of."""
+        """Follow the experiment's events until `holds` is true. `holds` may also check things without an event."""
         deadline = time.monotonic() + timeout_s
         state: dict[str, Any] = {}
         while time.monotonic() < deadline:
@@ -124,13 +124,13 @@ class Daemon:
                         return state
                     if time.monotonic() > deadline:
                         break
-                break  # it is closed, or the daemon ends
-            except httpx.ReadTimeout:  # nothing new: the next stream begins with the state as it is
+                break  # the experiment is closed, or the daemon ends
+            except httpx.ReadTimeout:  # nothing new: the next stream starts with the current state
                 continue
         raise AssertionError(f"waited in vain; last state: {state}\n{self.log()}")
 
     def _states(self, id: str) -> Iterator[dict[str, Any]]:
-        """As they change. Raises ReadTimeout after a silence."""
+        """States at each change. Raises ReadTimeout if none comes."""
         timeout = httpx.Timeout(30, read=_SILENCE_S)
         with self.client() as client:
             with client.stream("GET", f"/api/v1/experiments/{id}/events", timeout=timeout) as stream:
@@ -139,16 +139,16 @@ class Daemon:
                         yield json.loads(line[5:])
 
     def trials(self, id: str, **filters: str | int) -> list[dict[str, Any]]:
-        """As the API lists them, by sequence id. `filters`: query parameters, such as `status="RUNNING"`."""
+        """Trials as in the API, by sequence id. `filters`: query parameters, such as `status="RUNNING"`."""
         answer = self.call("GET", f"/experiments/{id}/trials", params={"limit": _ALL, **filters})
         return answer["trials"]  # type: ignore[no-any-return]
 
     def trial(self, id: str, trial: str) -> dict[str, Any]:
-        """With its `attempts`."""
+        """A trial with its `attempts`."""
         return self.call("GET", f"/experiments/{id}/trials/{trial}")  # type: ignore[no-any-return]
 
     def attempts(self, id: str) -> list[dict[str, Any]]:
-        """Of all trials by sequence id, of each by number; as the API shows them, and with `trialId`."""
+        """Attempts of all trials, ordered by sequence id and number; as in the API, plus `trialId`."""
         path = f"/api/v1/experiments/{id}/trials"
         with self.client() as client:
             trials = client.get(path, params={"limit": _ALL}).raise_for_status().json()["trials"]
@@ -156,19 +156,17 @@ class Daemon:
         return [{**attempt, "trialId": trial["id"]} for trial in shown for attempt in trial["attempts"]]
 
     def results(self, id: str, trial: str = "", **filters: str | int) -> list[dict[str, Any]]:
-        """What all attempts reported, in the order of storing; `trial`: of this one alone. `result` is JSON text."""
+        """Results of all attempts in the order of storing; `trial`: only of this one. `result` is JSON text."""
         params = {"limit": _ALL, **({"trial": trial} if trial else {}), **filters}
         return self.call("GET", f"/experiments/{id}/metrics", params=params)["metrics"]  # type: ignore[no-any-return]
 
     def rows(self, id: str, query: str) -> list[tuple[Any, ...]]:
-        """Of the database: for what the API does not tell, which is the store's own: what it holds while its daemon is
-        dead or held up, and intents."""
+        """Rows of the database, for values that are not in the API: intents, and the state while the daemon is dead."""
         with contextlib.closing(sqlite3.connect(self.data / id / "db" / "nni.sqlite", timeout=20)) as connection:
             return connection.execute(query).fetchall()
 
     def keeper_pid(self, within_s: float = 5, *, other_than: int = 0) -> int:
-        """The keeper's process; a daemon that has just started may still be starting it. `other_than`: one that was
-        killed."""
+        """The keeper's process; waits for it if the daemon has just started. `other_than`: pid of a killed one."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             pid = self._keeper_of_lock()
@@ -178,7 +176,7 @@ class Daemon:
         raise AssertionError("no keeper runs")
 
     def _keeper_of_lock(self) -> int:
-        """0: none lives. Not by its command line, which a job's process has too until it is told its own."""
+        """Pid of the keeper; 0: none. Its command line is ambiguous: a new job's process has the same at first."""
         with contextlib.suppress(OSError, ValueError, psutil.Error):
             pid = int((self.data / "keeper" / "keeper.lock").read_text().split("\n")[0])
             if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
@@ -187,7 +185,7 @@ class Daemon:
 
 
 def picked(shown: Iterable[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
-    """These fields of each of the trials, attempts or results."""
+    """These fields of each trial, attempt or result."""
     return [tuple(item[field] for field in fields) for item in shown]
 
 
@@ -198,7 +196,7 @@ def running_daemon(
     program: Sequence[str] = ("-m", "nni_manager"),
     environment: dict[str, str] | None = None,
 ) -> Iterator[Daemon]:
-    """A new one with its data below `folder`; ended with everything it started."""
+    """A new daemon with its data below `folder`; ended with all processes that it started."""
     data = folder / "data"
     data.mkdir()
     daemon = Daemon(data, program=program, environment=environment)
@@ -218,21 +216,21 @@ def _end(daemon: Daemon) -> None:
 
 
 def end_all(mark: str) -> None:
-    """Kills what speaks of `mark`; some of it may have ended since it was listed."""
+    """Kill the processes that contain `mark`; some may have ended since they were listed."""
     for process in processes_of(mark):
         with contextlib.suppress(psutil.Error):
             process.kill()
 
 
 def assert_gone(mark: str, within_s: float = 5) -> None:
-    """Nothing that speaks of `mark` is alive, or it ends within a moment."""
+    """Whether no process that contains `mark` lives, or all end within a moment."""
     left = processes_of(mark)
     _, alive = psutil.wait_procs(left, timeout=within_s)
     assert alive == [], [process.cmdline() for process in alive]
 
 
 def processes_of(mark: str) -> list[psutil.Process]:
-    """Live processes with `mark` in environment or command line."""
+    """Live processes with `mark` in their environment or command line."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -1,7 +1,6 @@
-"""Machines of a test's own, as root: a network, processes, a home folder and a /tmp each, where no program may be
-started, and a real sshd.
+"""Simulated machines, as root: each with a network, processes, a home folder, a noexec /tmp and a real sshd.
 
-The wires are ours: a link is cut, packets vanish on it, a machine loses its power, and all of that is undone.
+Tests control the network and the power: they cut a link, drop packets or switch a machine off, and undo that.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 import asyncssh
 import psutil
 
-#: Of the wires; a run that was killed may have left some of these names, which are made anew.
+#: Number in addresses and interface names; leftovers of a killed run with the same names are replaced.
 _NETWORK = 83
 _NOWHERE = "02:00:00:00:00:99"
 _START_S = 20.0
@@ -43,12 +42,12 @@ class NamespacedMachine:
         self.key_file = folder / "key"
 
     def entry(self, **fields: Any) -> dict[str, Any]:
-        """Of `machineList`."""
+        """Its entry in `machineList`."""
         known = {"host": self.address, "user": "root", "sshKeyFile": str(self.key_file)}
         return {**known, "hostKey": self.host_key.get_fingerprint(), **fields}
 
     def make(self) -> None:
-        """Its folders, keys and wire."""
+        """Create its folders, keys and network link."""
         for name in ("home", "tmp"):
             (self.folder / name).mkdir(parents=True)
         key = asyncssh.generate_private_key("ssh-ed25519")
@@ -70,8 +69,8 @@ class NamespacedMachine:
             _ip("-n", self._namespace, "link", "set", link, "up")
 
     def on(self) -> None:
-        """Power: its sshd runs, its files are as they were."""
-        test = self.folder.parents[1]  # it may be below /tmp, of which the machine has its own
+        """Switch it on: its sshd starts, its files are unchanged."""
+        test = self.folder.parents[1]  # it may be below /tmp, and the machine has its own /tmp
         script = (
             f"cd {test} && mount --make-rprivate / &&{self._packages()} mount --rbind {self.folder}/tmp /tmp &&"
             " mount -o remount,bind,noexec /tmp &&"
@@ -88,14 +87,14 @@ class NamespacedMachine:
             time.sleep(0.05)
 
     def _packages(self) -> str:
-        """Commands that keep this Python's packages in the machine's own /tmp, where they are below /tmp."""
+        """Commands that mount this Python's packages into the machine's own /tmp, if they are below /tmp."""
         if not Path(sys.prefix).is_relative_to("/tmp"):
             return ""
         there = f"{self.folder}{sys.prefix}"
         return f" mkdir -p {there} && mount --bind {sys.prefix} {there} &&"
 
     def off(self) -> None:
-        """No power: every process of it is gone at once."""
+        """Switch it off: all its processes end at once."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -105,14 +104,14 @@ class NamespacedMachine:
                 process.wait(_START_S)
 
     def kill_sshd(self) -> None:
-        """With all its sessions; it is started again at once. What users started in the background runs on."""
+        """Restart its sshd, which ends all sessions. Background processes of users continue."""
         for process in self.processes():
             with suppress(psutil.Error):
                 if process.name().startswith("sshd") and process.ppid() != self._first_pid:
                     process.kill()
 
     def keepers(self) -> list[psutil.Process]:
-        """Its keeper; in the moments of its start and end, none or more."""
+        """Its keepers; during a start or an end, zero or several."""
         found = []
         for process in self.users_processes():
             with suppress(psutil.Error):
@@ -126,11 +125,11 @@ class NamespacedMachine:
                 process.kill()
 
     def cut(self) -> None:
-        """The link is down: no route, no reset."""
+        """Take the link down: no route, no reset."""
         _ip("link", "set", self._wire, "down")
 
     def drop(self) -> None:
-        """Packets vanish, both ways."""
+        """Drop packets in both directions."""
         _ip("neigh", "replace", self.address, "lladdr", _NOWHERE, "dev", self._bridge, "nud", "permanent")
         _ip("-n", self._namespace, "route", "replace", "blackhole", f"{self._manager}/32")
 
@@ -142,13 +141,13 @@ class NamespacedMachine:
         subprocess.run(blackhole, check=False, capture_output=True)
 
     def processes(self) -> list[psutil.Process]:
-        """All of its namespace but the first."""
+        """All processes of its namespace except the first."""
         if self._process is None:
             return []
         return psutil.Process(self._process.pid).children(recursive=True)
 
     def users_processes(self) -> list[psutil.Process]:
-        """Those that are no servers of it."""
+        """Its processes that are not servers."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -157,7 +156,7 @@ class NamespacedMachine:
         return found
 
     def users_commands(self) -> list[str]:
-        """Command lines of `users_processes`, without those that end meanwhile."""
+        """Command lines of `users_processes` that are still alive."""
         found = []
         for process in self.users_processes():
             with suppress(psutil.Error):
@@ -184,7 +183,7 @@ class NamespacedMachine:
 def namespaced_machines(
     count: int, folder: Path, settings: str = "MaxSessions 1\nAllowTcpForwarding no", network: int = _NETWORK
 ) -> Iterator[list[NamespacedMachine]]:
-    """All of them on. `settings`: more lines of sshd_config; `network`: below 256, of runs that are at one time."""
+    """Machines that are switched on. `settings`: further lines of sshd_config; `network`: below 256, unique per run."""
     numbers = range(1, count + 1)
     machines = [NamespacedMachine(number, folder / f"machine{number}", settings, network) for number in numbers]
     bridge = _bridge(network)

@@ -1,4 +1,4 @@
-"""The real `nni` 3.0 from PyPI, in a virtual environment of its own that is made once and kept in ``.venvs``."""
+"""The real `nni` 3.0 from PyPI, in its own virtual environment, which is created once in ``.venvs``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VENV = ROOT / ".venvs" / "nni3"
-#: What is installed, with all that it needs and the hashes; `make lock` writes it.
+#: The locked packages with hashes; `make lock` writes it.
 LOCK = ROOT / "requirements" / "nni3.txt"
 INSTALL = ROOT / "requirements" / "install.py"
-#: What its programs import of others, most of it SciPy's.
+#: Third-party modules that its programs import, most of them from SciPy.
 IMPORTED = (
     "json_tricks, pandas, pkg_resources, psutil, requests, schema, scipy.optimize, scipy.spatial, scipy.stats, "
     "sklearn.datasets, sklearn.svm, typeguard, yaml"
@@ -22,7 +22,7 @@ IMPORTED = (
 
 
 def interpreter() -> Path:
-    """Its Python. Needs PyPI the first time; raises RuntimeError, with what pip said, when it cannot be made."""
+    """Its interpreter. Needs PyPI the first time; raises RuntimeError with pip's output if the installation fails."""
     VENV.parent.mkdir(exist_ok=True)
     python = VENV / "bin" / "python"
     with open(VENV.parent / "nni3.lock", "w") as lock:
@@ -30,7 +30,7 @@ def interpreter() -> Path:
         made, wanted = VENV / "made-of.json", json.dumps([sys.version, LOCK.read_text()])
         if not made.exists() or made.read_text() != wanted:
             _must([sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)])
-            # of what it installs NNI imports a tenth, which Python compiles then
+            # NNI imports a tenth of the installed modules; compile these now
             _must([sys.executable, str(INSTALL), str(python), str(LOCK)])
             _must([str(python), "-W", "ignore", "-c", f"import {IMPORTED}"])
             made.write_text(wanted)
@@ -44,5 +44,5 @@ def _must(command: list[str]) -> None:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
 
 
-if __name__ == "__main__":  # before the tests, so that none of them waits for it
+if __name__ == "__main__":  # before the tests, so that they do not wait for it
     interpreter()

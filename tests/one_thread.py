@@ -1,7 +1,7 @@
-"""A plugin of pytest, and the first one: numerical libraries compute with one thread, as in the tuner's process.
+"""The first pytest plugin: limits numerical libraries to one thread, as in the tuner's process.
 
-Several threads for small matrices wait for each other, the more so beside other tests. The libraries read it when they
-are loaded, which another plugin does.
+Several threads slow down small matrices, more so with parallel tests. The libraries read the setting when they are
+loaded, which a later plugin does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""In which order tests ran, so that a failure that hangs on it can be repeated.
+"""Record the order of tests, so that a failure that depends on it can be repeated.
 
-The order is random, and the workers that share the tests take them as they come: a seed does not tell what ran before
-a failure. So what a worker ran up to its last failure is written down, and the closing lines say how to run that again.
+The order is random and workers take tests as they come, so the seed alone does not determine what ran before a failure.
+The tests of a worker up to its last failure are stored, and the last lines contain the command that repeats them.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from collections import defaultdict
 
 import pytest
 
-#: Below the folder of all.
+#: Folder of the stored orders, below pytest's cache.
 _FOLDER = ".pytest_cache/order"
 
 
 class Order:
-    """Of a whole run; lives in the process that shows the results."""
+    """The order of a whole run, in the process that reports results."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        #: By worker, in the order in which they ran.
+        #: By worker: tests in their order.
         self._ran: dict[str, list[str]] = defaultdict(list)
-        #: By worker: how many had begun when its last failure was reported.
+        #: By worker: number of tests started at its last failure.
         self._failed_at: dict[str, int] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         worker = str(getattr(report, "worker_id", "main"))
         ran = self._ran[worker]
-        if ran[-1:] != [report.nodeid]:  # of one that ended its worker there is no report of its setup
+        if ran[-1:] != [report.nodeid]:  # a test that ended its worker has no setup report
             ran.append(report.nodeid)
         if report.failed:
             self._failed_at[worker] = len(ran)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        # both options are there only with pytest-randomly
+        # both options exist only with pytest-randomly
         seed = self._config.getoption("randomly_seed", None)
         if seed is None or not self._config.getoption("randomly_reorganize", True):
-            return  # it is that of the files, or that of the command line
+            return  # the order of the files or of the command line
         terminalreporter.write_line(f"order of the tests: --randomly-seed={seed}")
         for worker, count in sorted(self._failed_at.items()):
             again = self._again(worker, count, seed)

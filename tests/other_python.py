@@ -1,4 +1,4 @@
-"""A `python3` that says that it is another version when it is asked, and is this Python for all else."""
+"""A `python3` that reports another version, but otherwise is this Python."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tests import bare_python
 
-#: No Python 3 of this version will be found anywhere.
+#: A Python version that does not exist.
 VERSION = "3.99"
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def put(folder: Path) -> str:
-    """A PATH with that `python3` in front, in a new folder, and this Python behind it."""
+    """A PATH that starts with that `python3`, in a new folder, followed by this Python."""
     folder.mkdir()
     own = shlex.quote(sys.executable)
     asked = f'case "$*" in *nni-manager-python*) echo "nni-manager-python {VERSION}.1 $0"; exit;; esac'
@@ -25,5 +25,5 @@ def put(folder: Path) -> str:
 
 
 def own_first() -> str:
-    """A PATH on which `python3` is this Python, whatever the PATH of the tests has first."""
+    """A PATH on which `python3` is this Python, independent of the tests' own PATH."""
     return f"{Path(bare_python.own()).parent}:{os.environ['PATH']}"

@@ -1,5 +1,7 @@
-"""Programs that run as another user of this machine, for tests that are root. The interpreter may lie where only root
-reads, so it imports what it needs before it becomes that user."""
+"""Programs that run as another user of this machine, for tests that run as root.
+
+The interpreter may be readable only for root, so it imports its modules before it becomes that user.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import subprocess
 
 from tests.live_daemon import PYTHON
 
-#: Users that every machine has.
+#: Users that exist on every machine.
 NOBODY, DAEMON = 65534, 1
 _BECOME = """import encodings.idna, http.client, os, socket, struct, sys
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
@@ -15,12 +17,12 @@ os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 
 
 def command(uid: int, program: str, *arguments: str) -> list[str]:
-    """What starts it. The modules of the first line need no import."""
+    """The command that starts it. The program need not import the modules of the first line."""
     return [PYTHON, "-I", "-c", _BECOME.format(uid=uid) + program, *arguments]
 
 
 def output_of(uid: int, program: str, *arguments: str, given: bytes = b"") -> str:
-    """What it prints; it reads `given`. Fails the test when the program fails."""
+    """Its output; its input is `given`. Fails the test if the program fails."""
     done = subprocess.run(
         command(uid, program, *arguments), input=given, capture_output=True, timeout=60, cwd="/", check=False
     )

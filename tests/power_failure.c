@@ -1,5 +1,5 @@
-/* Preloaded, it copies each file of SQLite to the folder $SYNCED_FILES when a process syncs it to the disk: what is there
-   outlasts a power failure. */
+/* Preload it to copy each SQLite file to the folder $SYNCED_FILES when a process syncs it to disk. These copies are what a
+power failure leaves. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,6 +1,7 @@
-"""httpx reads the certificates of all authorities for each client, 30 ms of what a call takes: a process of the tests
-reads them once, and those of a file or folder that the environment names once for each. Nothing that listens here has a
-certificate of the authorities that all know.
+"""Read the certificates of public authorities once per test process.
+
+httpx reads them for each client, which takes 30 ms. Certificates from a file or folder in the environment are read once
+per file. Test servers never have certificates of public authorities.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NAMED_BY = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def share() -> None:
-    """For this process, from now on."""
+    """Patch httpx in this process."""
     default.create_ssl_context = _context  # type: ignore[attr-defined]
 
 
@@ -26,11 +27,11 @@ def _context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ss
     if verify is True and cert is None:
         named = tuple(os.environ.get(name, "") if trust_env else "" for name in _NAMED_BY)
         return _of_authorities(*((path, _changed_ns(path)) for path in named))
-    return _read(verify=verify, cert=cert, trust_env=trust_env)  # their order hangs on the release
+    return _read(verify=verify, cert=cert, trust_env=trust_env)  # their order depends on the release
 
 
 def _changed_ns(path: str) -> int:
-    """When a file was written, or a folder got a file; 0: there is none."""
+    """Modification time of a file or folder; 0: it does not exist."""
     with suppress(OSError):
         return os.stat(path).st_mtime_ns
     return 0
@@ -38,5 +39,5 @@ def _changed_ns(path: str) -> int:
 
 @cache
 def _of_authorities(*named: tuple[str, int]) -> ssl.SSLContext:
-    """`named`: paths by the environment, where there are any, and when each was changed."""
+    """`named`: paths from the environment, and the time of their last change."""
     return _read(trust_env=any(path for path, _ in named))

@@ -1,5 +1,5 @@
-/* Preloaded, it makes the wall clock of a process go wrong by $SHIFTED_CLOCK_S seconds, and by as many more as the file
-   $SHIFTED_CLOCK_FILE holds now: whoever writes it sets the clock. */
+/* Preload it to shift the wall clock of a process by $SHIFTED_CLOCK_S seconds, plus the number of seconds in the file
+$SHIFTED_CLOCK_FILE. Write that file to set the clock. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

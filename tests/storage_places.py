@@ -1,4 +1,4 @@
-"""The folder of an experiment on storage; its name cannot be guessed."""
+"""The folder of an experiment on shared storage; its name is random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases that a test has besides: `make test` runs it without them, `make thorough` with them alone."""
+"""Additional cases of a test, which only `make thorough` runs."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import pytest
 
 
 def besides(*values: object) -> list[Any]:
-    """For `@pytest.mark.parametrize` of one argument, behind the cases that `make test` runs, too."""
+    """Cases for `@pytest.mark.parametrize` with one argument; append them to those of `make test`."""
     return [pytest.param(value, marks=pytest.mark.thorough) for value in values]

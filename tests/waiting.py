@@ -1,4 +1,4 @@
-"""Waiting for what sends no event: files, other processes, answers of a server."""
+"""Wait for conditions without an event: files, other processes, answers of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WITHIN_S = 40.0
 
 
 def until(look: Callable[[], Any], within_s: float = _WITHIN_S, what: str = "") -> Any:
-    """The first true answer of `look`. Fails by `what` was waited for, or by the line that waited."""
+    """The first true answer of `look`. A failure names `what`, or the calling line."""
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, _in_vain(within_s, what or _calling_line(), found)
@@ -22,7 +22,7 @@ def until(look: Callable[[], Any], within_s: float = _WITHIN_S, what: str = "") 
 
 
 async def until_async(look: Callable[[], Any], within_s: float = _WITHIN_S, what: str = "") -> Any:
-    """The same on an event loop, which others use meanwhile."""
+    """The same without blocking the event loop."""
     deadline = asyncio.get_running_loop().time() + within_s
     while not (found := look()):
         assert asyncio.get_running_loop().time() < deadline, _in_vain(within_s, what or _calling_line(), found)
@@ -35,5 +35,5 @@ def _in_vain(within_s: float, what: str, found: object) -> str:
 
 
 def _calling_line() -> str:
-    """The line that called the function that asks, such as ``until(lambda: daemon.is_up)``."""
+    """The source line of the caller, such as ``until(lambda: daemon.is_up)``."""
     return traceback.extract_stack(limit=3)[0].line or "unknown"

@@ -1,7 +1,7 @@
 """HTML pages: rendered here, usable without JavaScript.
 
-Pages read the `store`, ask `analysis` about trials, and their buttons call `scheduler.experiments.commands`.
+Pages read the `store` and ask `analysis` about trials. Their buttons call `scheduler.experiments.commands`.
 
-No state is kept between requests, but the state that all readers share. `api` is not imported: charts and
-links use its paths.
+The only state kept between requests is what all readers share. `api` is not imported: charts and links use
+its paths.
 """

@@ -1,4 +1,4 @@
-"""The page that documents the API: every call and every model of its description (OpenAPI), without a script."""
+"""The page that documents the API, without a script: every call and model of its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MODEL = "#/components/schemas/"
 async def _page(request: Request) -> Response:
     describe = context_of(request).describe_api
     if describe is None:
-        raise NotFound("the API is not described here; the service of `nni-manager serve` has the page /docs")
+        raise NotFound("this address does not describe the API; open /docs on the address of `nni-manager serve`")
     document = describe()
     schemas = document.get("components", {}).get("schemas", {})
     return render(request, "docs.html", info=document["info"], groups=groups(document), schemas=schemas, types=types)
 
 
-#: Method, path and what the document says of it.
+#: Method, path and operation object of the document.
 Call = tuple[str, str, Json]
 
 
 def groups(document: Json) -> list[tuple[str, str, list[Call]]]:
-    """The calls by their tags, each with its description; tags in the order of the document."""
+    """(tag, description, calls) in the order of the document's tags."""
     by_tag: dict[str, list[Call]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -45,7 +45,7 @@ Words = list[tuple[str, str]]
 
 
 def types(schema: Json) -> Words:
-    """A type in words, each with the model that it is; empty: none."""
+    """The type as texts, each with the name of its model; an empty name: not a model."""
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix(_MODEL)
         return [(name, name)]

@@ -1,4 +1,4 @@
-"""The best result so far as a drawing that needs no script: in notebooks, and on pages without JavaScript."""
+"""Chart of the best result so far as SVG, for notebooks and for pages without JavaScript."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from nni_manager.domain.formats import number
 
 _WIDTH, _HEIGHT, _MARGIN = 480, 160, 28
-#: Points of the drawing at most; of more trials, an even choice and every improvement.
+#: Maximum number of points. Of more trials, an even sample and every improvement are drawn.
 _POINTS = 1000
-#: Of a drawing that is an image of its own, which has no colours of a page around it.
+#: Style of a standalone image, which does not inherit the colours of a page.
 _DARK = "<style>@media (prefers-color-scheme: dark) { svg { color: #e6e6e6 } polyline { stroke: #56b4e9 } }</style>"
 
 #: A trial's number, its result if that is a number, and whether the result can be the best.
@@ -19,14 +19,16 @@ _Point = tuple[int, float, bool]
 
 
 def drawing(results: Iterable[Result], *, maximize: bool) -> str:
-    """An SVG with a point for each result and the line of the best so far; empty without a result. `results`: by
-    number."""
+    """SVG with a point for each result and a line for the best so far; empty without results.
+
+    `results`: ordered by trial number.
+    """
     points = _finite(results)
     return _svg(_contents(points, maximize=maximize)) if points else ""
 
 
 def image(results: Iterable[Result], *, maximize: bool) -> str:
-    """The drawing as a file of its own, which says so where there is no result."""
+    """The chart as a standalone SVG file; says "no result yet" without results."""
     points = _finite(results)
     nothing = f'<text x="{_MARGIN}" y="{_HEIGHT // 2}" {_LOOK}>no result yet</text>'
     return _svg(_DARK + (_contents(points, maximize=maximize) if points else nothing))
@@ -62,7 +64,7 @@ def _contents(points: Sequence[_Point], *, maximize: bool) -> str:
 
 
 def _steps(points: Sequence[_Point], *, maximize: bool) -> list[tuple[int, float]]:
-    """The corners of the line of the best so far; none before a result can be the best."""
+    """Corners of the line of the best so far; empty if no result can be the best."""
     steps: list[tuple[int, float]] = []
     for at, value, can_be_best in points:
         if can_be_best and not steps:

@@ -1,6 +1,6 @@
 """``/compare-experiments?ids=a,b``: up to five experiments side by side; without ids, the form that chooses them.
 
-What differs in their configs comes first, then what came of each.
+Differences of their configs come first, then their results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nni_manager.web.context import PagesContext
 from nni_manager.web.rendering import context_of, render
 from nni_manager.web.table.trial_table import Line, chosen, lines
 
-#: Most experiments side by side: of more, neither columns nor curves can be told apart.
+#: Maximum number of experiments side by side: columns and curves of more are hard to distinguish.
 MOST = 5
 #: Experiments that the form offers, newest first.
 _OFFERED = 200
@@ -48,7 +48,7 @@ async def _page(request: Request) -> Response:
 
 
 def _ids(request: Request) -> list[str]:
-    """The ids in the address, each once: joined by commas, or a field for each, as the form sends them.
+    """The distinct ids in the address: joined by commas, or in one field each, as the form sends them.
 
     Raises NotFound for a malformed id, InvalidInput for too many.
     """
@@ -56,9 +56,9 @@ def _ids(request: Request) -> list[str]:
     ids = list(dict.fromkeys(text.strip() for text in given if text.strip()))
     for id_ in ids:
         if EXPERIMENT_ID.fullmatch(id_) is None:
-            raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+            raise NotFound(f"{id_!r} is not an experiment id; the start page lists all experiments")
     if len(ids) > MOST:
-        raise InvalidInput(f"ids: at most {MOST} experiments are compared, not {len(ids)}; leave some out")
+        raise InvalidInput(f"ids: {len(ids)} experiments cannot be compared, at most {MOST}; leave some out")
     return ids
 
 
@@ -68,11 +68,11 @@ class OneExperiment:
 
     entry: Entry
     status: str
-    #: Why it cannot be read; empty: it was read.
+    #: Why the experiment cannot be read; empty: it was read.
     error: str
     #: Path of each field of the config → its value, secrets masked.
     fields: dict[str, str]
-    #: What came of it: best, counts, times.
+    #: Best result, counts and times.
     facts: dict[str, Any]
     #: Parameters of its best trial, names of nested ones joined by dots.
     best: Mapping[str, Any]
@@ -83,16 +83,16 @@ class OneExperiment:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     experiments: list[OneExperiment]
-    #: Fields of the configs, those that differ first.
+    #: Fields of the configs; those that differ come first.
     config: list[Line]
-    #: Number of fields that are left out, as they are the same everywhere.
+    #: Number of hidden fields, whose values are identical.
     hidden: int
     facts: list[Line]
     everything: bool
 
 
 def compare(experiments: Sequence[OneExperiment], *, everything: bool) -> Comparison:
-    """`everything`: fields that do not differ, too. An experiment that cannot be read has no part in what differs."""
+    """Compare experiments, except unreadable ones. `everything`: include fields that do not differ."""
     _read = [one for one in experiments if not one.error]
     config = lines("", [one.fields for one in _read])
     shown = chosen(config, everything=everything)
@@ -107,7 +107,7 @@ def compare(experiments: Sequence[OneExperiment], *, everything: bool) -> Compar
 
 
 async def _read(context: PagesContext, id: str) -> OneExperiment:
-    """One experiment; one that cannot be read says why. Raises NotFound for an id that is not known."""
+    """Read one experiment; `error` states why it cannot be read. Raises NotFound for an unknown id."""
     entry = await context.commands.entry(id)
     live, now_ms = context.commands.live(id), context.clock()
     try:
@@ -132,12 +132,12 @@ def _facts(found: Overview, entry: Entry) -> dict[str, Any]:
     best = {"best trial": found.best.trial_id} if found.best else {}
     return {
         "best result": found.best.value if found.best else "none yet",
-        "best means": found.summary.direction_words if found.summary.has_one_direction else "one for each objective",
+        "direction": found.summary.direction_words if found.summary.has_one_direction else "several objectives",
         **best,
-        "trials that have ended": ended(found.counts),
-        "limit of trials": "no limit" if limit is None else limit,
+        "ended trials": ended(found.counts),
+        "maximum number of trials": "no limit" if limit is None else limit,
         **counts,
-        "time at work": duration(found.exec_ms),
+        "time active": duration(found.exec_ms),
         "created": formats.moment(entry.created_ms),
     }
 

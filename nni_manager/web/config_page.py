@@ -24,24 +24,24 @@ from nni_manager.web.shared_pages import shared
 from nni_manager.web.shown_experiments import config_of
 
 _SPACE = "searchSpace"
-#: Fields that the form changes, with a hint at what may be written.
+#: Fields that the form changes, with a hint at valid values.
 CHANGEABLE = {
     "maxTrialNumber": "a whole number; empty: no limit",
     "maxExperimentDuration": "such as 90m, 2h or 1d; empty: no limit",
     "trialConcurrency": "a whole number",
-    _SPACE: "as JSON; the next trials that the tuner makes are of it",
+    _SPACE: "a JSON object; applies to trials that the tuner proposes from now on",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """A parameter of the search space, with what trials had."""
+    """A parameter of the search space, with the values observed in trials."""
 
     name: str
     type: str
     #: Range or choices.
     values: str
-    #: Empty: it has none.
+    #: Empty: no scale.
     scale: str
     observed: str
     present: int
@@ -49,7 +49,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A field in the form, its values as texts."""
+    """A field of the form; its values are texts."""
 
     name: str
     hint: str
@@ -58,19 +58,19 @@ class Change:
 
     @property
     def is_long(self) -> bool:
-        """Whether its text has several lines."""
+        """Whether the text has several lines."""
         return self.name == _SPACE
 
     @property
     def differs(self) -> bool:
-        """Whether the new value is another one; a search space in another order is the same."""
+        """Whether the new value differs; the order of a search space does not count."""
         if self.now == self.new or not self.is_long:
             return self.now != self.new
         return _space(self.new) is None or bool(self.rows)
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
-        """(name, value now, new value) of all that changes: of a search space, the parameters that do."""
+        """(name, current value, new value) of each change; of a search space, of each changed parameter."""
         if not self.is_long:
             return [(self.name, self.now or "no limit", self.new or "no limit")]
         now, new = _space(self.now) or {}, _space(self.new) or {}
@@ -106,7 +106,7 @@ async def _form(request: Request) -> Response:
 
 
 async def _sent(request: Request) -> Response:
-    """First what would change; with ``sure=1``, the change. What is wrong is said beside the form."""
+    """Show the changes, or with ``sure=1`` apply them. Errors are shown next to the form."""
     config, form = await _masked(request), await form_of(request)
     changes = [_change(name, config, form[name][-1].strip() if name in form else None) for name in CHANGEABLE]
     try:
@@ -121,10 +121,10 @@ async def _sent(request: Request) -> Response:
 
 
 def _check(request: Request, fields: Mapping[str, object]) -> None:
-    """Raises Conflict for a closed experiment, InvalidInput or ConfigInvalid for a limit that cannot be."""
+    """Raises Conflict for a closed experiment, InvalidInput or ConfigInvalid for an invalid value."""
     experiment = context_of(request).commands.at_work(experiment_id(request))
     if experiment is None:
-        raise Conflict("the experiment is stopped; resume it, then change its limits")
+        raise Conflict("the experiment is stopped; resume it before you change its limits")
     experiment_file.change(experiment.spec, fields)
 
 
@@ -144,7 +144,7 @@ def _change(name: str, config: Mapping[str, Any], new: str | None) -> Change:
 
 
 def _space(text: str) -> dict[str, Any] | None:
-    """The search space in a text; None: it is no JSON object."""
+    """The search space in a text; None: not a JSON object."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -161,7 +161,7 @@ def _indented(space: object) -> str:
 
 
 def _tidied(text: str) -> str:
-    """The text of a search space as this page writes it; what is no search space stays as it was sent."""
+    """The text of a search space as this page formats it; an invalid text is unchanged."""
     space = _space(text)
     return text if space is None else _indented(space)
 
@@ -179,15 +179,15 @@ def _value(change: Change) -> object:
 
 
 def _space_of(text: str) -> dict[str, Any]:
-    """Raises InvalidInput, with the line, for what is no JSON object."""
+    """Raises InvalidInput, with the line, if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except RecursionError:
-        raise InvalidInput(f"{_SPACE}: is nested too deep") from None
+        raise InvalidInput(f"{_SPACE}: is nested too deeply") from None
     except ValueError as error:
         raise InvalidInput(f"{_SPACE}: is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidInput(f"{_SPACE}: must be a JSON object that has each parameter by its name")
+        raise InvalidInput(f"{_SPACE}: must be a JSON object with parameter names as keys")
     return found
 
 
@@ -196,14 +196,14 @@ async def _masked(request: Request) -> dict[str, Any]:
 
 
 def dimension(one: Mapping[str, Any]) -> Dimension:
-    """`one`: a parameter in the answer to ``columns``."""
+    """A row of the table. `one`: a parameter in the answer to ``columns``."""
     choices, low, high = one["choices"], one["low"], one["high"]
     values = ", ".join(map(formats.short, choices)) if choices else ""
     values += f" and {one['others']} others" if one["others"] else ""
     if low is not None or high is not None:
         values = f"{formats.cell(low)} … {formats.cell(high)}"
     observed = [formats.cell(one["observed"][end]) for end in ("min", "max")]
-    seen = " … ".join(dict.fromkeys(observed)) if all(observed) and not choices else ""  # choices are no range
+    seen = " … ".join(dict.fromkeys(observed)) if all(observed) and not choices else ""  # choices are not a range
     return Dimension(
         name=one["name"],
         type=one["type"] or "not in the search space",

@@ -1,4 +1,4 @@
-"""What the pages use of the daemon."""
+"""The interface between the pages and the daemon."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from nni_manager.store.index.list_summary import ListSummary
 
 
 class KnownResults:
-    """Results of closed experiments as they stand in the index, each parsed once, however many there are.
+    """Results of closed experiments from the index, each parsed once.
 
-    Used from several threads, where the worst is to parse one twice.
+    Used from several threads without a lock: at worst, one is parsed twice.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ListSummary | None]] = {}
 
     def of(self, entry: Entry) -> ListSummary | None:
-        """The results of an entry; None: not known."""
+        """The results of an entry; None: unknown."""
         known = self._known.get(entry.id)
         if known is None or known[0] != entry.results:
             known = self._known[entry.id] = entry.results, list_summary.parse(entry.results)
         return known[1]
 
     def keep_only(self, ids: Collection[str]) -> None:
-        """Drops those of experiments that are gone."""
+        """Drop the results of removed experiments."""
         if len(self._known) > len(ids):
             self._known = {id: known for id, known in tuple(self._known.items()) if id in ids}
 
 
 async def _nothing() -> None:
-    """No code was sent for an experiment."""
+    """Does nothing: no code was uploaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +49,18 @@ class PagesContext:
 
     commands: ExperimentCommands
     version: str
-    #: Answers questions about trials, in a process of its own.
+    #: Answers questions about trials, in its own process.
     analysis: Analysis
-    #: The experiment in the text of a file, which is not made; None: new ones are not offered.
+    #: Parses the text of an experiment file without creating the experiment. None: the page "New experiment" is off.
     read_experiment: Callable[[str], Awaitable[Submission]] | None = None
-    #: Called when an experiment was deleted, and removes sent code that nothing needs.
+    #: Called after an experiment was deleted; removes uploaded code that nothing uses.
     sweep_code: Callable[[], Awaitable[None]] = _nothing
-    #: Folders that were removed from here are named.
+    #: The daemon's data directory, to find removed folders and to check new experiments. None: no such checks.
     data_directory: Path | None = None
-    #: The API's OpenAPI document; None: it is not shown.
+    #: Returns the API's OpenAPI document; None: the page is off.
     describe_api: Callable[[], Mapping[str, Any]] | None = None
     clock: Clock = now_ms
-    #: What the list parsed of closed experiments.
+    #: Parsed results of closed experiments, for the list.
     results: KnownResults = field(default_factory=KnownResults)
-    #: Set when the daemon ends: streams end on it.
+    #: Set when the daemon stops; streams end then.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,6 +1,6 @@
 """Buttons and forms about one experiment: stop, resume, kill a trial; name, notes, tags; archive, delete.
 
-They are sent, and answered with a redirect to where they were.
+Each answer is a redirect to the page with the button.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def _about(request: Request) -> Response:
 
 
 async def _change_about(request: Request) -> Response:
-    """Stores what differs; what is refused is shown again with the reason."""
+    """Store changed labels; show rejected ones again with the reason."""
     entry, form = await _entry(request), await form_of(request)
     given = {name: form.get(name, [""])[0] for name in ("name", "notes", "tags")}
     try:
@@ -76,7 +76,7 @@ async def _entry(request: Request) -> Entry:
 
 
 async def _stop(request: Request) -> Response:
-    """Answers when its trials have ended. An endpoint closes with its experiment, so there is no page to return to."""
+    """Answer when the trials have ended. An endpoint closes with its experiment, so no page remains to return to."""
     await context_of(request).commands.stop(experiment_id(request))
     if is_on_endpoint(request):
         return render(request, "closed.html", id=experiment_id(request))
@@ -91,7 +91,7 @@ async def _resume(request: Request) -> Response:
 async def _kill(request: Request) -> Response:
     id_, trial_id = experiment_id(request), request.path_params["trial_id"]
     if TRIAL_ID.fullmatch(trial_id) is None:
-        raise NotFound(f"{trial_id!r} is no trial id; the experiment's page lists its trials")
+        raise NotFound(f"{trial_id!r} is not a trial id; the experiment's page lists its trials")
     await context_of(request).commands.kill_trial(id_, trial_id)
     return await back(request)
 

@@ -1,6 +1,6 @@
-"""The overview of one experiment, its stream of events, and what every page of it shows.
+"""The overview of one experiment, its event stream, and the frame of all its pages.
 
-Each page is a template that extends ``experiment.html``, which has the head and the tabs.
+Each page is a template that extends ``experiment.html``, which contains heading and tabs.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ async def _best_so_far(request: Request) -> Response:
 
 
 async def _stream(request: Request) -> Response:
-    """The one stream of a page; ``?log=17.1.stdout``: with that log of that attempt of that trial. Refused with an
-    error page before it begins."""
+    """The event stream of a page. ``?log=17.1.stdout`` adds that log: trial number, attempt, file.
+
+    Errors are answered with an error page before the stream starts.
+    """
     context, id_ = context_of(request), experiment_id(request)
     await context.commands.entry(id_)
     asked = request.query_params.get("log", "")
@@ -56,7 +58,7 @@ async def _stream(request: Request) -> Response:
 
 
 async def render_tab(request: Request, template: str, *, tab: str, status: int = 200, **values: object) -> Response:
-    """A page of one experiment below its head. `tab`: the last part of its path, which the tabs mark; "": overview.
+    """Render a page of one experiment. `tab`: last part of its path, which selects the tab; "": overview.
 
     Raises NotFound or StoreError.
     """
@@ -68,27 +70,27 @@ async def render_tab(request: Request, template: str, *, tab: str, status: int =
         "best_code": shown_trial.as_code(best.parameters) if best else "",
     }
     query = values.get("query")
-    # what charts are brushed to is what the table shows, and the other way round
+    # charts and table share their filters
     tab_query = query.string(page=None, trial=None) if isinstance(query, PageQuery) else ""
     return render(
         request, template, status, shown=shown, tab=tab, notices=told, tab_query=tab_query, **copies, **values
     )
 
 
-#: Holds that end by themselves.
+#: Holds that end automatically.
 _WAITS = frozenset({HoldCode.TUNER_SILENT, HoldCode.PLATFORM_UNAVAILABLE, HoldCode.STORE_UNAVAILABLE})
-#: Warnings of what soon stops everything.
+#: Warnings about causes that will soon stop all experiments.
 _URGENT = frozenset({"DISK_LOW"})
-#: Trials that must have ended before their failures are told of.
+#: Minimum number of ended trials before failures become an urgent notice.
 _FEW = 5
 
 
 class Level(IntEnum):
-    """How serious a notice is; the name is its class in the style sheet."""
+    """Severity of a notice; the name is its class in the style sheet."""
 
-    #: A person must act.
+    #: The user must act.
     ACT = 0
-    #: It waits, and goes on by itself.
+    #: It waits, and continues automatically.
     WAIT = 1
     #: For information.
     INFO = 2
@@ -98,9 +100,9 @@ class Level(IntEnum):
 class Notice:
     level: Level
     sentence: str
-    #: What to do; empty: nothing, or the sentence says it.
+    #: What to do; empty: nothing, or part of the sentence.
     step: str = ""
-    #: Last part of the path of the page that shows more; empty: none.
+    #: Last part of the path of the page with details; empty: no page.
     page: str = ""
     code: str = ""
     #: Traceback or stack; empty: none.
@@ -108,7 +110,7 @@ class Notice:
 
 
 def notices_of(found: Overview, status: ExperimentStatus, now: Progress, no_more_trials: str) -> list[Notice]:
-    """The notices about an experiment, the most serious first."""
+    """The notices about an experiment, most serious first."""
     notices = [
         *_holds(found.hold),
         *_errors(found),
@@ -118,9 +120,9 @@ def notices_of(found: Overview, status: ExperimentStatus, now: Progress, no_more
         *(_warning(one) for one in found.warnings),
     ]
     if no_more_trials:
-        step = "raise the limit to go on" if status.is_active or status is ExperimentStatus.DONE else ""
+        step = "raise the limit to continue" if status.is_active or status is ExperimentStatus.DONE else ""
         step = step if "is reached" in no_more_trials else ""
-        notices.append(Notice(level=Level.INFO, sentence=f"no more trials are made: {no_more_trials}", step=step))
+        notices.append(Notice(level=Level.INFO, sentence=f"no new trials: {no_more_trials}", step=step))
     return sorted(notices, key=lambda notice: notice.level)
 
 
@@ -133,7 +135,7 @@ def _holds(hold: Hold | None) -> Iterator[Notice]:
     if hold is None:
         return
     waits = hold.code in _WAITS
-    step = "it goes on by itself" if waits else "mend the cause, then press Resume"
+    step = "the experiment continues automatically" if waits else "fix the cause, then press Resume"
     level = Level.WAIT if waits else Level.ACT
     yield Notice(level=level, sentence=f"on hold: {hold.sentence}", step=step, code=hold.code, details=hold.details)
 
@@ -142,7 +144,7 @@ def _errors(found: Overview) -> Iterator[Notice]:
     for sentence in found.errors:
         if found.hold is None or sentence != found.hold.sentence:
             is_error = found.row.status is ExperimentStatus.ERROR and sentence == found.row.error
-            step = "mend the cause, then press Resume" if is_error else ""
+            step = "fix the cause, then press Resume" if is_error else ""
             yield Notice(level=Level.ACT, sentence=sentence, step=step, page="log")
 
 
@@ -150,10 +152,10 @@ def _services(found: Overview) -> Iterator[Notice]:
     for service in found.services:
         if service.status is ServiceStatus.AWAY:
             sentence = f"{service.name} is away: {service.sentence}"
-            yield Notice(level=Level.WAIT, sentence=sentence, step="its trials go on when it answers again")
+            yield Notice(level=Level.WAIT, sentence=sentence, step="its trials continue when it answers again")
         elif service.status is ServiceStatus.ON_HOLD and not found.hold:
             sentence = f"{service.name} is on hold: {service.sentence}"
-            yield Notice(level=Level.ACT, sentence=sentence, step="mend the cause, then press Resume")
+            yield Notice(level=Level.ACT, sentence=sentence, step="fix the cause, then press Resume")
 
 
 def _failures(found: Overview, now: Progress) -> Iterator[Notice]:
@@ -168,7 +170,7 @@ def _failures(found: Overview, now: Progress) -> Iterator[Notice]:
 
 def _standstill(found: Overview, status: ExperimentStatus, now: Progress) -> Iterator[Notice]:
     if status.is_active and not found.hold and not now.running and now.waiting.trials:
-        sentence = f"no trial runs, and {now.waiting.alike} of {now.waiting.trials} wait: {now.waiting.sentence}"
+        sentence = f"no trials run; {now.waiting.alike} of {now.waiting.trials} wait: {now.waiting.sentence}"
         yield Notice(level=Level.WAIT, sentence=sentence, page="trials?status=WAITING")
 
 

@@ -1,4 +1,4 @@
-"""Values formatted for people, where `domain.formats` has no form for them."""
+"""Formats of the pages, in addition to those of `domain.formats`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HUGE = 10**300
 
 
 def moment(ms: int) -> str:
-    """A time in milliseconds since the epoch as ``2026-11-20 18:57:03 UTC``."""
+    """Milliseconds since the epoch as ``2026-11-20 18:57:03 UTC``."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def rate(per_minute: float) -> str:
-    """A rate in the unit in which it is at least one: ``8.2 / min``, ``3.1 / h``, ``2 / d``."""
+    """A rate in the smallest unit in which it is at least 1: ``8.2 / min``, ``3.1 / h``, ``2 / d``."""
     for factor, unit in ((1, "min"), (60, "h")):
         if per_minute * factor >= 1:
             return f"{per_minute * factor:.3g} / {unit}"
@@ -33,7 +33,7 @@ def limit(value: int | str | None) -> str:
 
 
 def result(text: str | None) -> str:
-    """A reported result: its number, or a short form of its value. `text`: JSON, also with NaN and Infinity."""
+    """A reported result: its number, or its shortened value. `text`: JSON, in which NaN and Infinity are allowed."""
     if text is None:
         return ""
     value = json.loads(text)
@@ -44,13 +44,13 @@ def result(text: str | None) -> str:
 
 
 def short(value: object) -> str:
-    """A value in one line."""
+    """A value as one line of limited length."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def cell(value: object) -> str:
-    """A value in a cell: a number with six significant digits, absent as nothing, all else in one line."""
+    """A value in a cell: a number with six significant digits, "" for a missing value, else one line."""
     if value is None:
         return ""
     if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE):
@@ -66,7 +66,7 @@ def whole(value: object) -> str:
 
 
 def parameters(value: object) -> list[tuple[str, str]]:
-    """(flattened name, value) pairs; a value that is not a mapping has the name ""."""
+    """(flattened name, value) pairs; the name of a value that is not a mapping is ""."""
     if isinstance(value, dict):
         return [(str(name), cell(inner)) for name, inner in flat(value).items()]
     return [("", cell(value))]
@@ -77,8 +77,7 @@ _EDGE = 2
 
 
 def spark_points(values: Sequence[object]) -> str:
-    """The points of an SVG polyline of `SPARK_WIDTH` × `SPARK_HEIGHT`, greater values higher; empty: fewer than two
-    numbers."""
+    """Points of an SVG polyline of `SPARK_WIDTH` × `SPARK_HEIGHT`; empty: fewer than two numbers."""
     numbers = [float(value) for value in values if isinstance(value, int | float)]
     if len(numbers) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""The logs of manager and tuner: their end, filtered by level and text."""
+"""The end of the logs of manager and tuner, filtered by level and text."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from nni_manager.web.rendering import context_of, experiment_id
 from trial_runner.wire import foreign_files
 
 FILES = ("nnimanager.log", "dispatcher.log")
-#: Least serious first; a level shows itself and those after it.
+#: Least serious first. A level includes those after it.
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LINES = (200, 1000, 5000)
-#: Bytes of the end of a file that are searched.
+#: Number of bytes at the end of a file that are searched.
 TAIL_BYTES = 4 * 1024 * 1024
-#: A line of the manager's, or of a tuner's ``logging``; the level is a word of its own near the beginning.
+#: Start of a line of the manager, or of ``logging`` in a tuner: time in brackets, then the level.
 _LEVEL = re.compile(r"^\[[^\]]{8,40}\] (TRACE|DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b")
 _AS = {"TRACE": "DEBUG", "WARN": "WARNING", "CRITICAL": "ERROR", "FATAL": "ERROR"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    """The file, and what of it is shown."""
+    """File and filter."""
 
     file: str = FILES[0]
     #: The least serious level that is shown.
     level: str = "DEBUG"
-    #: In the line, in any case; empty: any.
+    #: Text that a line contains; case is ignored. Empty: any.
     text: str = ""
     most: int = LINES[0]
 
@@ -56,18 +56,18 @@ class LogQuery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
     text: str
-    #: Empty: none is known.
+    #: Empty: unknown.
     level: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
     lines: list[LogLine]
-    #: Lines that the query chooses, of those that were searched.
+    #: Number of searched lines that match.
     matching: int
-    #: Whether the file is longer than what was searched.
+    #: Whether only the end of the file was searched.
     is_part: bool
-    #: Bytes; None: there is no such file.
+    #: Size of the file in bytes; None: the file does not exist.
     size: int | None
 
 
@@ -89,7 +89,7 @@ async def _log(request: Request) -> Response:
 
 
 def read(folder: Folder, query: LogQuery) -> Tail:
-    """The last lines of a file that the query chooses. Blocks while it reads."""
+    """The last matching lines of a file. Blocks."""
     try:
         size = foreign_files.size(str(folder.log), query.file)
         data = foreign_files.read(str(folder.log), query.file, -TAIL_BYTES, TAIL_BYTES)

@@ -1,6 +1,4 @@
-"""``/new``: makes an experiment of a file that is pasted or uploaded. What is wrong is shown beside its line, in the
-sentences of `config check`.
-"""
+"""``/new``: creates an experiment from a pasted or uploaded file. Each error of `config check` is shown at its line."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ async def _form(request: Request) -> Response:
 
 
 async def _sent(request: Request) -> Response:
-    """Checks the file, or makes the experiment and goes to its page; what is wrong is shown with the text again."""
+    """Check the file, or create the experiment and redirect to its page; errors are shown with the text."""
     _require_offered(request)
     fields = await fields_of(request)
     found = await judge(context_of(request), fields.get("file") or fields.get("config", ""))
@@ -50,14 +48,14 @@ def _show(request: Request, found: Verdict, *, is_checked: bool) -> Response:
 
 def _require_offered(request: Request) -> None:
     if context_of(request).read_experiment is None or is_on_endpoint(request):
-        raise NotFound("experiments are made on the page of the service, not here")
+        raise NotFound("this address cannot create experiments; open the page of `nni-manager serve`")
     if reads_only(request):
-        raise Conflict("this session shows all and changes nothing: an experiment is made with the daemon's own token")
+        raise Conflict("this session is read-only; log in with the daemon's own token to create an experiment")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of the file with what is said of it."""
+    """A line of the file with its errors and warnings."""
 
     text: str
     problems: tuple[Problem, ...]
@@ -69,18 +67,18 @@ class Verdict:
     text: str
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
-    #: None: it has problems.
+    #: None: the file has errors.
     submission: Submission | None = None
 
     @property
     def lines(self) -> Iterator[Line]:
-        """The file's lines; a blank one at its end is left out."""
+        """The lines of the file, without a blank last line."""
         for number, text in enumerate(self.text.rstrip("\n").split("\n"), start=1):
             yield Line(text=text, problems=_of(self.problems, number), warnings=_of(self.warnings, number))
 
     @property
     def elsewhere(self) -> list[Problem]:
-        """What belongs to no line of the file: to all of it, or to another file that it names."""
+        """Errors and warnings without a line, or about another file."""
         return [one for one in (*self.problems, *self.warnings) if not one.line or one.file]
 
 
@@ -89,7 +87,7 @@ def _of(problems: Sequence[Problem], number: int) -> tuple[Problem, ...]:
 
 
 async def judge(context: PagesContext, text: str) -> Verdict:
-    """Reads the file and checks all that `create` refuses without asking a platform."""
+    """Read the file and run the checks of `create` that do not call a platform."""
     assert context.read_experiment is not None, "the page is offered only then"
     try:
         submission = await context.read_experiment(text)
@@ -106,18 +104,18 @@ async def judge(context: PagesContext, text: str) -> Verdict:
 
 
 def refused(verdict: Verdict, error: NniManagerError) -> Verdict:
-    """The verdict on a file that was right, and whose experiment could not be made."""
+    """The verdict on a valid file whose experiment could not be created."""
     return Verdict(text=verdict.text, problems=[Problem(message=str(error))], warnings=verdict.warnings)
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """The text of each field, of a file its content; a file that was not chosen is left out. Raises InvalidInput.
+    """The text of each field, or the content of its file; unselected files are left out. Raises InvalidInput.
 
-    The form is ``multipart/form-data`` (RFC 7578), which browsers send so without JavaScript, too.
+    The form is ``multipart/form-data`` (RFC 7578), which browsers also send without JavaScript.
     """
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data") or "\n" in kind or "\r" in kind:
-        raise InvalidInput("the form cannot be read: it must be multipart/form-data")
+        raise InvalidInput("the form cannot be read; send it as multipart/form-data")
     sent = f"Content-Type: {kind}\r\n\r\n".encode() + await request.body()
     return await asyncio.to_thread(_fields, sent)  # megabytes of it take a while
 
@@ -125,7 +123,7 @@ async def fields_of(request: Request) -> dict[str, str]:
 def _fields(sent: bytes) -> dict[str, str]:
     message = message_from_bytes(sent, policy=HTTP)
     if not message.is_multipart():
-        raise InvalidInput("the form cannot be read: its parts cannot be told apart")
+        raise InvalidInput("the form cannot be read: it has no parts; check its multipart boundary")
     return dict(_field(part) for part in message.iter_parts() if part.get_filename() != "")
 
 
@@ -133,11 +131,11 @@ def _field(part: Message) -> tuple[str, str]:
     name = part.get_param("name", header="content-disposition")
     content = part.get_payload(decode=True)
     if not isinstance(name, str) or not isinstance(content, bytes):
-        raise InvalidInput("the form cannot be read: a part of it has no name")
+        raise InvalidInput("the form cannot be read: a part has no name")
     try:
         return name, content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        sentence = f"{name} is not UTF-8 text: byte {error.start} cannot be read; save the file as UTF-8"
+        sentence = f"{name} is not UTF-8 text: byte {error.start} is invalid; save the file as UTF-8"
         raise InvalidInput(sentence) from None
 
 

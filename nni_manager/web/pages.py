@@ -1,5 +1,7 @@
-"""The pages and their buttons, an ASGI application. `app` puts the API's guard in front of it, which refuses requests
-of other sites' pages."""
+"""The ASGI application of the pages and their buttons.
+
+`app` puts the API's guard in front of it, which refuses requests from pages of other sites.
+"""
 
 from __future__ import annotations
 
@@ -70,13 +72,13 @@ async def _on_domain_error(request: Request, error: Exception) -> Response:
 
 async def _on_fault(request: Request, _: Exception) -> Response:
     """The server logs it with its traceback."""
-    sentence = "this is a fault in the manager; its log has the details, and trying again may help"
+    sentence = "internal error; try again, and see the manager's log for details"
     return render(request, "error.html", HTTPStatus.INTERNAL_SERVER_ERROR, sentence=sentence)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    sentence = f"there is no page {request.url.path}" if error.status_code == HTTPStatus.NOT_FOUND else error.detail
+    sentence = f"page {request.url.path} does not exist" if error.status_code == HTTPStatus.NOT_FOUND else error.detail
     response = render(request, "error.html", error.status_code, sentence=sentence)
     response.headers.update(error.headers or {})
     return response

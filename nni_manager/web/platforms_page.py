@@ -1,4 +1,4 @@
-"""``/platforms``: each training service with its machines, what each GPU is doing, and the forms that change them."""
+"""``/platforms``: training services with their machines and GPUs, and the forms that change them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from nni_manager.web import shown_experiments
 from nni_manager.web.rendering import context_of, experiment_id, form_of, is_on_endpoint, redirect, render
 from nni_manager.web.shared_pages import of_all, shared
 
-#: The worst first: a service is called what it is for one of its experiments.
+#: Worst first. The page shows the worst status that a service has in any experiment.
 _WORST = (ServiceStatus.ON_HOLD, ServiceStatus.AWAY, ServiceStatus.CONNECTING, ServiceStatus.UP)
 
 
 async def platforms_page(request: Request, *, error: str = "", status: int = 200) -> Response:
-    """The page; `error`: why what was asked for was refused. Raises NotFound or StoreError."""
+    """Render the page. `error`: why a request of its forms was refused. Raises NotFound or StoreError."""
     if is_on_endpoint(request):
-        raise NotFound("training services are shown on the page of the service, not here")
+        raise NotFound("this address does not show training services; open the page of `nni-manager serve`")
     service = context_of(request).commands
     states = await service_map.read(service.open_experiments, service.connections)
     names = {use.experiment_id: use.experiment_name for state in states for use in state.uses}
@@ -66,7 +66,7 @@ async def _add(request: Request) -> Response:
         if given["port"] and not (given["port"].isascii() and given["port"].isdecimal() and len(given["port"]) < 6):
             raise InvalidInput("port: must be a number from 1 to 65535")
         if not given["host"] or not given["user"]:
-            raise InvalidInput("host and user: must be given")
+            raise InvalidInput("host and user: must not be empty")
         machine = {name: int(text) if _FIELDS[name] else text for name, text in given.items() if text}
         await add(context_of(request).commands, form.get("platform", ["remote"])[0], machine)
     except NniManagerError as error:
@@ -86,13 +86,13 @@ async def _drain(request: Request) -> Response:
 
 
 async def _renew(request: Request) -> Response:
-    """Stores what was filled in; what was left empty stays. No value is ever sent back."""
+    """Store the values that were filled in; empty fields stay unchanged. Values are never sent back."""
     form = await form_of(request)
     values = {name.removeprefix("secret:"): given[0] for name, given in form.items() if name.startswith("secret:")}
     given = {reference: value for reference, value in values.items() if value}
     try:
         if not given:
-            raise InvalidInput("no value was given; what stays empty stays as it is")
+            raise InvalidInput("no value was entered; fill in at least one field")
         await context_of(request).commands.renew_secrets(experiment_id(request), given, own_environment())
     except InvalidInput as error:
         return await _secrets_form(request, str(error))
@@ -109,20 +109,22 @@ async def _secrets_form(request: Request, error: str = "") -> Response:
 
 
 def _after_secrets(request: Request) -> str:
-    """An experiment's own port has no page of all services."""
+    """Path of the next page: an experiment's own port has no platforms page."""
     base = request.scope.get("root_path", "")
     return f"{base}/experiments/{experiment_id(request)}" if is_on_endpoint(request) else f"{base}/platforms"
 
 
-#: Changed in the training services of experiments, as `nnictl update platform` changes it.
+#: The field that changes, as with `nnictl update platform`.
 _LIST = "machineList"
-#: The machines of a service → what they are to be; the same: no change.
+#: Machines of a service → the new machines; equal: no change.
 Change = Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]
 
 
 async def add(commands: ExperimentCommands, platform: str, machine: Mapping[str, Any]) -> None:
-    """Adds a machine to the services of this platform of all open experiments. Raises InvalidInput that says where not,
-    and why."""
+    """Add a machine to all services of a platform, in every open experiment.
+
+    Raises InvalidInput with the experiments that refused, and why.
+    """
     key = Address.of(machine).key
 
     def with_it(machines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -133,7 +135,7 @@ async def add(commands: ExperimentCommands, platform: str, machine: Mapping[str,
 
 
 async def drain(commands: ExperimentCommands, platform: str, key: str, *, is_drained: bool) -> None:
-    """Drains a machine for all open experiments, or takes that back; raises as `add`."""
+    """Drain a machine in all open experiments, or undo that. Raises as `add`."""
 
     def drained(machines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         return [{**one, "drain": is_drained} if Address.of(one).key == key else one for one in machines]
@@ -142,7 +144,7 @@ async def drain(commands: ExperimentCommands, platform: str, key: str, *, is_dra
 
 
 async def _change_all(commands: ExperimentCommands, platform: str, change: Change) -> None:
-    """One that refuses stops no other."""
+    """Change every open experiment, even if some refuse."""
     experiments = commands.open_experiments
     outcomes = await asyncio.gather(*(_tried(commands, one, platform, change) for one in experiments))
     names = [f"{one.spec.name} ({one.id})" if one.spec.name else one.id for one in experiments]
@@ -151,11 +153,11 @@ async def _change_all(commands: ExperimentCommands, platform: str, change: Chang
     if refused:
         raise InvalidInput("; ".join([f"done for {', '.join(done)}", *refused] if done else refused))
     if not done:
-        raise InvalidInput(f"no open experiment has a service of {platform} that this changes")
+        raise InvalidInput(f"no open experiment has a {platform} service that this changes")
 
 
 async def _tried(commands: ExperimentCommands, one: OpenExperiment, platform: str, change: Change) -> bool | str:
-    """Whether it changed the experiment; a text: why it could not."""
+    """Whether the experiment changed; a text: why it could not."""
     try:
         return await _change_one(commands, one.id, platform, change)
     except (NniManagerError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Requests of pages, and their answers: templates, headers, links back."""
+"""Helpers for requests and responses of pages: templates, headers, redirects."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 
-#: Nothing from other hosts, no inline script, no frames. Charts set styles of their own, and are saved as images.
+#: Nothing from other hosts, no inline scripts, no frames. Charts need inline styles and image URLs.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
-#: The rest of a page's address, below its experiment's: ``trials?status=FAILED``.
+#: Path and query of a page below its experiment: ``trials?status=FAILED``.
 _QUERY = re.compile(r"[^\s\\#]*")
 _REST = re.compile(r"(?:[a-z0-9]+(?:/[A-Za-z0-9]+)*)?(?:\?[^\s\\]*)?")
 
@@ -50,7 +50,7 @@ def experiment_id(request: Request) -> str:
     """The experiment's id in the path. Raises NotFound for a malformed id."""
     id_ = str(request.path_params["id"])
     if EXPERIMENT_ID.fullmatch(id_) is None:
-        raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+        raise NotFound(f"{id_!r} is not an experiment id; the start page lists all experiments")
     return id_
 
 
@@ -65,8 +65,11 @@ def reads_only(request: Request) -> bool:
 
 
 def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    """`base` in templates is the prefix of every path; `back` leads from a button back to the page; `may_change`:
-    buttons are shown."""
+    """Render a template.
+
+    Templates also get `base`, the prefix of every path; `back`, the page to which buttons return; and `may_change`,
+    whether buttons are shown.
+    """
     values = {
         "base": request.scope.get("root_path", ""),
         "version": context_of(request).version,
@@ -82,7 +85,7 @@ def render(request: Request, template: str, status: int = 200, **values: object)
 
 
 def picture(svg: str) -> Response:
-    """An image, which is safe to be opened alone, too."""
+    """An SVG image, with headers that make it safe to open on its own."""
     return Response(svg, headers=_HEADERS, media_type="image/svg+xml")
 
 
@@ -95,8 +98,10 @@ async def form_of(request: Request) -> dict[str, list[str]]:
 
 
 async def back(request: Request) -> Response:
-    """A redirect to the page of the button, as its field `back` says; without it, to the experiment's first page. With
-    a field `list`, to the list of experiments with that query string."""
+    """Redirect to the page in the field `back`, by default the overview.
+
+    With a field `list`, redirect to the list of experiments with that query string.
+    """
     form = await form_of(request)
     if "list" in form:
         query = form["list"][0] if _QUERY.fullmatch(form["list"][0]) else ""
@@ -108,17 +113,17 @@ async def back(request: Request) -> Response:
 
 
 def redirect(request: Request, path: str) -> Response:
-    """A redirect to a path of the pages, which are below the prefix that the request has."""
+    """Redirect to a path below the prefix of the request."""
     return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", HTTPStatus.SEE_OTHER)
 
 
 def to_experiment(request: Request, rest: str = "") -> Response:
-    """A redirect to the first page of the experiment in the path, or to another one of it: ``/trials/3``."""
+    """Redirect to the experiment in the path, or to a page below it: ``/trials/3``."""
     return redirect(request, f"/experiments/{experiment_id(request)}{rest}")
 
 
 async def ask(request: Request, question: str, query: Query) -> dict[str, Any]:
-    """The answer to a question about the trials of the experiment in the path. Raises as `Analysis.ask`."""
+    """Ask about the trials of the experiment in the path. Raises as `Analysis.ask`."""
     answer = await context_of(request).analysis.ask(experiment_id(request), question, query)
     return dict(json.loads(answer.text))
 
@@ -132,7 +137,7 @@ def _rest(request: Request) -> str:
 
 @cache
 def environment() -> Environment:
-    """Templates and what they use."""
+    """Templates with their filters and functions."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(

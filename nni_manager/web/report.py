@@ -1,7 +1,7 @@
-"""Makes the report of an experiment: a page without a server, about two megabytes and a few hundred kilobytes of data.
+"""The report of an experiment: one HTML file that needs no server.
 
-The charts are the page's own, drawn from answers that the report holds; what people read is in its HTML, so that it can
-be read without scripts, too.
+It has about 2 MB of scripts and a few hundred kB of data. Its charts are those of the page, drawn from answers that the
+file contains. All text is in its HTML, so it can be read without scripts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nni_manager.web.shown_experiments import ShownExperiment
 from nni_manager.web.static_files import OWN
 from nni_manager.web.trial.trial_pages import Failure, with_examples
 
-#: Best trials, ways of failing, and characters of an example's stderr that a report has.
+#: Maximum numbers of best trials, of kinds of failure, and of characters of an example's stderr.
 _MOST_BEST, _MOST_FAILURES, _MOST_STDERR = 20, 50, 4000
 _STYLES = ("light.css", "style.css", "pages.css", "trial.css", "charts.css", "report/report.css")
 
@@ -41,7 +41,7 @@ class _Contents:
     shown: ShownExperiment
     best: list[Mapping[str, Any]]
     failures: list[Failure]
-    #: Number of trials that failed, and of ways of failing.
+    #: Number of failed trials, and of kinds of failure.
     failed: tuple[int, int]
     config: Mapping[str, Any]
     origin: Mapping[str, Any] | None
@@ -108,7 +108,7 @@ def _rendered(contents: _Contents, now_ms: int, version: str) -> bytes:
 
 
 def _packed(data: bytes) -> str:
-    """Compressed and as letters, so that nothing in it can end the element that holds it."""
+    """Compressed and encoded as letters, so that the text cannot close its HTML element."""
     return base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
 
 
@@ -119,24 +119,25 @@ def _packed_plotly() -> str:
 
 @cache
 def _own(*names: str) -> str:
-    """The text of files of ours, which hold no end of the element that they are put into."""
+    """The text of our own static files, which do not contain the end tag of their element."""
     return "\n".join((static_files.OWN / name).read_text(encoding="utf-8") for name in names)
 
 
 _QUESTIONS = ("columns", "results", "curves", "parallel", "effect", "importance", "timeline", "distribution")
-#: Parameters whose effect can be chosen alone; parameters and objectives of which each two can be compared.
+#: Maximum numbers of parameters with a separate effect chart, and of parameters and objectives compared in pairs.
 _MOST_EFFECTS, _MOST_PAIRED = 12, 4
-#: What is being computed is asked for again, in seconds, and so often.
+#: Interval in seconds and maximum number of repeated questions while an answer is being computed.
 _AGAIN_S, _TIMES = 0.25, 40
 
 Answers = dict[str, Any]
 
 
 async def collect(analysis: Analysis, id: str, objectives: Sequence[str] = ()) -> Answers:
-    """The answers about trials that a report holds, each bounded as those of the page are: of many trials a sample.
+    """The answers that a report contains, limited like those of the page: a sample if there are many trials.
 
-    ``asked``: a list of {question, choice, answer}, the one without a choice before others of its question;
-    ``charted``: chart → parameters that can be chosen there. Raises NotFound, AnalysisUnavailable."""
+    ``asked``: a list of {question, choice, answer}; of each question, the one without a choice comes first.
+    ``charted``: chart → parameters that can be chosen there. Raises NotFound, AnalysisUnavailable.
+    """
     questions = [*_QUESTIONS, "pareto"] if len(objectives) > 1 else _QUESTIONS
     found = {question: await ask(analysis, id, question, Query()) for question in questions}
     names = _by_importance(found)
@@ -152,12 +153,12 @@ async def collect(analysis: Analysis, id: str, objectives: Sequence[str] = ()) -
 
 
 async def ask(analysis: Analysis, id: str, question: str, query: Query) -> Any:
-    """The answer, once nothing in it is being computed any more; after some seconds as it is then."""
+    """The answer when its computation has finished, or as it is after some seconds."""
     for _ in range(_TIMES):
         answer = await analysis.ask(id, question, query)
         if answer.is_settled:
             break
-        await asyncio.sleep(_AGAIN_S)  # the process tells nothing by itself
+        await asyncio.sleep(_AGAIN_S)  # the process sends no events
     return json.loads(answer.text)
 
 
@@ -171,11 +172,10 @@ def _pairs(names: Sequence[str]) -> Iterable[Query]:
     return (Query(a=a, b=b) for a in names for b in names if a != b)
 
 
-#: The first module of the page. The scripts are the page's own chart modules, as an import map of addresses that hold
-#: their text: a page that is opened from a file may load no module beside it, so each is in the page, under its path
-#: below ``static``. What asks the manager is replaced by what reads the report.
+#: The first module of the report. A page opened from a file cannot load modules from other files, so an import map
+#: contains the chart modules, by their path below ``static``. Modules that call the manager are replaced.
 _BEGIN = "report/begin.js"
-#: Module of the page → module of the report that stands in its place.
+#: Module of the page → module that replaces it in the report.
 _REPLACED = {
     "live.js": "report/live.js",
     "state.js": "report/state.js",
@@ -184,7 +184,7 @@ _REPLACED = {
     "charts/columns.js": "report/columns.js",
 }
 _IMPORT = re.compile(r"(?<=\bfrom )\"(\.{1,2}/[^\"]+)\"")
-#: What modules are called in a report.
+#: Prefix of module names in a report.
 _PREFIX = "report:"
 
 BEGIN = _PREFIX + _BEGIN
@@ -192,7 +192,7 @@ BEGIN = _PREFIX + _BEGIN
 
 @cache
 def import_map() -> str:
-    """JSON of an import map: every module that the first one needs, by its path."""
+    """JSON of the import map: the first module and all its imports, by path."""
     found: dict[str, str] = {}
     waiting = [_BEGIN]
     while waiting:

@@ -1,8 +1,8 @@
-"""Pages that are made once and shared by all connections that show them.
+"""Pages that are rendered once and shared by all their readers.
 
-After every change each browser that shows an experiment asks for the same page. It is made once for a change, and again
-after a second; its tag (ETag) lets a browser that has it already be answered in a few bytes. However often something
-changes, a page is made for one state after the other, and those who ask meanwhile share the next one.
+After every change, each browser that shows an experiment requests the same page. The page is rendered once per change,
+and again after a second. Its ETag keeps the answer to a browser that already has it at a few bytes. Renderings of a
+page never overlap: requests that arrive during one share the next.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from starlette.responses import Response
 
 from nni_manager.web.rendering import context_of, experiment_id, is_on_endpoint, reads_only
 
-#: Seconds after which a page is made again: durations and rates go on without a change.
+#: Seconds after which a page is rendered again, because durations and rates change without an event.
 _FRESH_S = 1.0
-#: Most pages that are kept.
+#: Maximum number of pages kept.
 _MOST = 64
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-#: A text that changes with what the page shows; None: it is made for each reader.
+#: Returns a text that changes with the page's content; None: render the page for each reader.
 State = Callable[[Request], str | None]
 _Key = tuple[str | bool, ...]
 
@@ -40,23 +40,23 @@ class _Page:
 
 @dataclass(slots=True)
 class _Making:
-    """A page that is being made, or waits until the one before it is made."""
+    """A page that is being rendered, or waits for the previous rendering."""
 
-    #: None: it has not begun, and will be of the state there is then.
+    #: State that the page shows; None: rendering has not started.
     state: str | None
     task: asyncio.Task[Response] | None = None
 
 
 class SharedPages:
-    """The pages that were made last; used from one event loop."""
+    """Cache of rendered pages; used from one event loop."""
 
     def __init__(self) -> None:
         self._pages: OrderedDict[_Key, _Page] = OrderedDict()
-        #: Of each address at most two: one at work, and the next.
+        #: At most two per address: the current rendering and the next.
         self._making: dict[_Key, list[_Making]] = {}
 
     async def answer(self, request: Request, make: Endpoint, state: State) -> Response:
-        """The page that `make` makes of address, role and `state`, and of nothing else."""
+        """The page that `make` renders; it may depend only on address, role and `state`."""
         now, address = state(request), _address(request)
         if now is None:
             return await make(request)
@@ -97,7 +97,7 @@ async def _made(
 ) -> Response:
     if before is not None:
         await asyncio.wait({before})
-        making.state = state(request) or ""  # before the page is made: it is at least that new
+        making.state = state(request) or ""  # read before rendering, so the page is at least as new
     return await make(request)
 
 
@@ -113,7 +113,7 @@ def of_all(request: Request) -> str | None:
 
 
 def shared(make: Endpoint, state: State = of_experiment) -> Endpoint:
-    """The endpoint of a page that its readers share."""
+    """Make an endpoint whose page all readers share."""
 
     async def answer(request: Request) -> Response:
         pages = request.app.state.shared
@@ -130,7 +130,7 @@ def _address(request: Request) -> _Key:
 
 
 def _unless_known(request: Request, response: Response) -> Response:
-    """304 for a reader that has this page; a proxy that compresses makes the tag weak."""
+    """304 for a reader that has this page. The tag may be weak: a compressing proxy makes it so."""
     tag, known = response.headers.get("ETag"), request.headers.get("If-None-Match", "").removeprefix("W/")
     if tag is None or tag != known:
         return response

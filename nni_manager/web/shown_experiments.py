@@ -1,4 +1,4 @@
-"""Experiments as their pages show them, and their progress in numbers, as tiles and events have it."""
+"""Values that the pages show of an experiment, and its progress for tiles and events."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _ORDER = (
     TrialStatus.UNKNOWN,
     TrialStatus.WAITING,
 )
-#: Other experiments that the head leads to.
+#: Maximum number of other experiments that the heading links to.
 _OTHERS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExperiment:
-    """The head of an experiment's pages."""
+    """Values in the heading of an experiment's pages."""
 
     overview: Overview
     entry: Entry
     at_work: bool
     progress: Progress
-    #: URL of its endpoint; empty: none.
+    #: URL of its endpoint; empty: no endpoint.
     endpoint_url: str
     #: (id, name) of other experiments, newest first.
     others: list[tuple[str, str]]
@@ -55,13 +55,13 @@ class ShownExperiment:
 
     @property
     def counts(self) -> dict[TrialStatus, int]:
-        """Trials by status, those that occur, ended ones first."""
+        """Number of trials by status, ended ones first; statuses without trials are left out."""
         counts = self.overview.counts
         return {status: counts[status] for status in _ORDER if counts.get(status)}
 
     @property
     def failed(self) -> int:
-        """Trials that failed, by their own code or by their platform."""
+        """Number of trials that failed, including those that their platform failed."""
         return failed(self.overview.counts)
 
     @property
@@ -82,13 +82,13 @@ class ShownExperiment:
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The limits as in the config; None: no limit."""
+        """The limits in the config; None: no limit."""
         names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
         return {name: self.overview.config.get(name) for name in names}
 
 
 async def shown(context: PagesContext, id: str) -> ShownExperiment:
-    """The head of an experiment's pages. Raises NotFound or StoreError."""
+    """The heading of an experiment's pages. Raises NotFound or StoreError."""
     service, now_ms = context.commands, context.clock()
     live = service.live(id)
 
@@ -116,28 +116,28 @@ async def config_of(context: PagesContext, id: str) -> Mapping[str, Any]:
 
 
 def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
-    """The displayed status: the database does not know of views, and may not know yet of a stop."""
+    """The displayed status. The database does not contain VIEWED, and may not contain a recent stop yet."""
     return entry.status if entry.status.is_closed and not at_work else found.row.status
 
 
-#: Trials that ended last, of which the rate is taken.
+#: Number of most recently ended trials that the rate is computed from.
 _RECENT = 100
 _MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an experiment is."""
+    """Progress of an experiment."""
 
     ended: int
     running: int
-    #: None: no limit.
+    #: Maximum number of trials; None: no limit.
     most: int | None
-    #: Ends of trials per minute of late; None: too few, or nothing runs.
+    #: Recent number of trials that end per minute; None: too few trials, or not running.
     per_minute: float | None
-    #: Estimate of the milliseconds left; None: cannot be told.
+    #: Estimated time left in milliseconds; None: unknown.
     left_ms: int | None
-    #: The latest start or end of a trial; None: none yet.
+    #: Time of the latest start or end of a trial; None: none yet.
     changed_ms: int | None
     waiting: Waiting
 
@@ -160,7 +160,7 @@ def progress_of(connection: Connection, found: Overview, now_ms: int) -> Progres
 
 
 def per_minute(ends: list[int], now_ms: int) -> float | None:
-    """The rate of the trials that ended last. `ends`: times in ms since the epoch, newest first; three or more."""
+    """Trials per minute. `ends`: at least three times in ms since the epoch, newest first."""
     if len(ends) < 3:
         return None
     return (len(ends) - 1) * _MINUTE_MS / max(1, max(ends[0], now_ms) - ends[-1])
@@ -175,7 +175,7 @@ def _left_ms(found: Overview, ended: int, most: int | None, rate: float | None) 
 
 
 async def read_progress(context: PagesContext, id: str) -> dict[str, Any]:
-    """The state that events carry. Raises NotFound or StoreError."""
+    """The state that events contain. Raises NotFound or StoreError."""
     live, now_ms = context.commands.live(id), context.clock()
 
     def load(connection: Connection) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""What the pages load: our own files, and plotly's script out of its installed package, which is found and never
-imported: one file of 5 MB, a third of that compressed."""
+"""Static files of the pages: our own, and plotly's script.
+
+The script is one file of 5 MB in the installed package plotly, which is located but not imported.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-#: The address names the release, so a browser asks once for each.
+#: The address contains the release, so browsers fetch each release once.
 _FOR_EVER = "public, max-age=31536000, immutable"
 _LEVEL = 6
 
@@ -25,8 +27,10 @@ OWN = Path(__file__).parent / "static"
 
 
 class _OwnFiles(StaticFiles):
-    """Asked for again each time, which costs a header where nothing changed: modules import each other by plain names,
-    so those of two releases of ours must not mix."""
+    """Files that browsers revalidate on each use.
+
+    Modules import each other by plain names, so modules of two releases must not mix.
+    """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -35,12 +39,12 @@ class _OwnFiles(StaticFiles):
 
 
 def plotly_script() -> str:
-    """The name of plotly's script below ``/static/``."""
+    """Name of plotly's script below ``/static/``."""
     return f"plotly.min.js?v={_release()}"
 
 
 async def _plotly(request: Request) -> Response:
-    """plotly's script, compressed for browsers that take it so."""
+    """plotly's script, compressed if the browser accepts gzip."""
     named = request.query_params.get("v") == _release()
     headers = {"Cache-Control": _FOR_EVER if named else "no-cache", "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
@@ -62,11 +66,13 @@ def compressed() -> bytes:
 
 @cache
 def _path() -> Path:
-    """The script's path. Raises FileNotFoundError where the package is not installed."""
+    """Path of the script. Raises FileNotFoundError if the package is not installed."""
     spec = find_spec("plotly")
     places = spec.submodule_search_locations if spec else None
     if not places:
-        raise FileNotFoundError("the package plotly is not installed; charts need its script: pip install plotly")
+        raise FileNotFoundError(
+            "the package plotly is not installed, and charts need its script; run `pip install plotly`"
+        )
     return Path(places[0]) / "package_data" / "plotly.min.js"
 
 

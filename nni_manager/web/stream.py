@@ -1,4 +1,4 @@
-"""The stream of events of an experiment's page. All readers of an experiment share one reading of its state."""
+"""The event stream of an experiment's page. The state of an experiment is read once for all its readers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from nni_manager.web.trial.log_page import LogTail
 if TYPE_CHECKING:
     from nni_manager.web.context import PagesContext
 
-#: Milliseconds between two questions of a chart: at least, and for each reader of the experiment, so that what the
-#: charts of many cost stays the same.
+#: Milliseconds between two questions of a chart: minimum, and per reader of the experiment. The load of charts thus
+#: does not grow with the number of readers.
 _CHART_PAUSE_MS, _CHART_PAUSE_A_READER_MS = 1000, 100
 
 
 @dataclass(slots=True)
 class _Shared:
-    """The state of one experiment as it was read last."""
+    """The last state that was read of one experiment."""
 
-    #: Of the experiment's changes when it was read; -1: never.
+    #: The experiment's change number when it was read; -1: never read.
     count: int = -1
     read_s: float = float("-inf")
     part: Part | None = None
@@ -34,8 +34,10 @@ class _Shared:
 
 
 class States:
-    """The states of experiments with readers, each read at most once for all its readers, and at most five times a
-    second."""
+    """States of the experiments that have readers.
+
+    Each is read once for all its readers, at most five times a second.
+    """
 
     def __init__(self, context: PagesContext) -> None:
         self._context = context
@@ -44,7 +46,7 @@ class States:
 
     @contextmanager
     def watch(self, id: str) -> Iterator[asyncio.Event]:
-        """An event that is set by every change; never set for a closed experiment."""
+        """An event that every change sets; never set for a closed experiment."""
         self._readers[id] = self._readers.get(id, 0) + 1
         try:
             with self._context.commands.watch(id) as news:
@@ -65,7 +67,7 @@ class States:
     async def _read(self, id: str) -> Part:
         experiment = self._context.commands.at_work(id)
         is_over = experiment is None
-        # as the answers of charts name it, and taken first: what is read is at least that new
+        # the revision that charts use; read first, so the state is at least as new
         changed = {} if experiment is None else {"revision": experiment.changes.revision}
         found = await shown_experiments.read_progress(self._context, id)
         pause_ms = max(_CHART_PAUSE_MS, _CHART_PAUSE_A_READER_MS * self._readers.get(id, 0))
@@ -73,7 +75,7 @@ class States:
         return Part(text=event("state", json.dumps(told)), is_last=is_over)
 
     def _count(self, id: str) -> int:
-        """Grows with every change; -2: it is closed."""
+        """Number that grows with every change; -2: closed."""
         experiment = self._context.commands.at_work(id)
         return -2 if experiment is None else experiment.changes.count
 
@@ -85,9 +87,9 @@ class States:
 
 
 class PageEvents:
-    """The subject of one page's stream: the experiment's state whenever it changes, and one log as it grows.
+    """The subject of one page's stream: the experiment's state at each change, and one growing log.
 
-    `log`: None: none was asked for.
+    `log`: None: no log.
     """
 
     def __init__(self, states: States, id: str, log: LogTail | None = None) -> None:
@@ -113,7 +115,9 @@ class PageEvents:
         if self._log is None:
             return state
         if state.is_last:
-            await self._log.look()  # nothing grows any more
-        text = self._log.take() + ("" if state is self._sent else state.text)  # a page closes it with the last state
+            await self._log.look()  # the final content of the log
+        text = self._log.take() + (
+            "" if state is self._sent else state.text
+        )  # a page closes the stream after the last state
         self._sent = state
         return Part(text=text, is_last=state.is_last)

@@ -1,4 +1,4 @@
-"""TensorBoards of an experiment: start for trials, addresses, stop."""
+"""TensorBoards of an experiment: start, addresses, stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nni_manager.web.experiment_pages import render_tab
 from nni_manager.web.rendering import context_of, experiment_id, form_of, to_experiment
 from nni_manager.web.shared_pages import of_experiment, shared
 
-#: Trials that are shown where none is named.
+#: Default number of trials shown.
 _NEWEST = 10
 
 
@@ -25,7 +25,7 @@ async def _page(request: Request) -> Response:
 
 
 async def _start(request: Request) -> Response:
-    """Starts one for the trials in the form; what is wrong is said beside it."""
+    """Start a TensorBoard for the trials in the form; errors are shown next to the form."""
     wanted = (await form_of(request)).get("trials", [""])[0]
     context, id_ = context_of(request), experiment_id(request)
     try:
@@ -51,7 +51,7 @@ async def _render(request: Request, *, wanted: str, error: str = "", status: int
 
 
 def _state(request: Request) -> str | None:
-    """Changes with the experiment, and with each of its TensorBoards, too."""
+    """State of the experiment and of its TensorBoards."""
     of_it = of_experiment(request)
     boards = context_of(request).commands.tensorboards.of(experiment_id(request))
     return None if of_it is None else " ".join((of_it, *(f"{board.id}:{board.status}" for board in boards)))
@@ -61,7 +61,7 @@ def _numbers(text: str) -> list[int]:
     """Raises InvalidInput."""
     words = text.replace(",", " ").split()
     if not all(word.isascii() and word.isdecimal() and len(word) < 16 for word in words):
-        raise InvalidInput("trials: must be numbers of trials, such as 3, 17")
+        raise InvalidInput("trials: must be trial numbers, such as 3, 17")
     return [int(word) for word in words]
 
 

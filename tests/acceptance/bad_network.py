@@ -1,6 +1,6 @@
-"""A network between runners and the trial listener: slow, and every tenth request fails in one of three ways.
+"""A slow network between runners and the trial listener, in which every tenth request fails in one of three ways.
 
-It listens at another loopback address than the listener, on the same port.
+It listens on the same port as the listener, at another loopback address.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nni_manager.platform_kit.testing.middlebox import (
     middlebox,
 )
 
-#: Where runners are told that the manager is.
+#: The manager's address for runners.
 ADDRESS = "127.0.0.2"
 FAILURES = (LOST_REQUEST, LOST_ANSWER, HALF_ANSWER)
 _EVERY = 10
@@ -27,11 +27,11 @@ _EVERY = 10
 
 @contextmanager
 def bad_network(port: int, latency_s: float) -> Iterator[Middlebox]:
-    """`port`: the listener's; `latency_s`: of each request with its answer."""
+    """`port`: the listener's; `latency_s`: added to each request."""
     numbers = itertools.count(1)
 
     def choose(_route: str, _body: bytes) -> Fault | None:
-        """Of every tenth request, the ways in turn."""
+        """The failure of every tenth request, each kind in turn."""
         number = next(numbers)
         return None if number % _EVERY else FAILURES[number // _EVERY % len(FAILURES)]
 

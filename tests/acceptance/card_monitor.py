@@ -1,4 +1,4 @@
-"""Watches which trials use which GPU of SSH machines, by the environments of their processes alone."""
+"""Watches which trials use which GPU of SSH machines, only by the environments of their processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trial_runner import protocol
 
 _LOOK_S = 0.05
 
-#: A home folder, which machines are told apart by, and an index.
+#: A home folder, which identifies a machine, and an index.
 Card = tuple[str, int]
 
 
@@ -28,7 +28,7 @@ class TrialProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Still the same process."""
+        """Whether it is still the same process."""
         with suppress(psutil.Error):
             return self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE
         return False
@@ -36,8 +36,10 @@ class TrialProcess:
 
 @dataclass
 class CardMonitor:
-    """Watches while it is entered. `homes`: home folders of the machines; `limits`: experiment → most trials on a card
-    with one of its own."""
+    """Watches inside its `with` block.
+
+    `homes`: home folders of the machines. `limits`: experiment → maximum of trials on a card with one of its own.
+    """
 
     homes: Sequence[str]
     limits: Mapping[str, int]
@@ -45,7 +47,7 @@ class CardMonitor:
     #: Experiment and trial.
     seen: set[tuple[str, str]] = field(default_factory=set)
     cards: set[Card] = field(default_factory=set)
-    #: Most cards in use at a time, and most trials on one.
+    #: Maximum number of cards in use at the same time, and of trials on one card.
     most_at_once: int = 0
     most_on_one: int = 0
     _known: dict[psutil.Process, TrialProcess] = field(default_factory=dict)
@@ -72,7 +74,7 @@ class CardMonitor:
                 users.setdefault(card, {})[found_process.trial] = found_process
         for card, by_trial in users.items():
             if self._is_crowded(by_trial.values()) and self._is_crowded(s for s in by_trial.values() if s.is_alive):
-                self.findings.append(f"{card} is had by {list(by_trial.values())}")
+                self.findings.append(f"{card} is used by {list(by_trial.values())}")
         self.cards |= users.keys()
         self.most_at_once = max(self.most_at_once, len(users))
         self.most_on_one = max([self.most_on_one, *map(len, users.values())])
@@ -82,7 +84,7 @@ class CardMonitor:
         return len(found) > min((self.limits[found_process.experiment] for found_process in found), default=0)
 
     def _look(self) -> Iterator[TrialProcess]:
-        """A process is read once: what it sees does not change any more when it is a trial's."""
+        """Read each process once: the environment of a trial's process does not change."""
         before, self._known = self._known, {}
         for process in psutil.process_iter():
             with suppress(psutil.Error, KeyError):
@@ -92,7 +94,7 @@ class CardMonitor:
                     yield found_process
 
     def _trial_process(self, process: psutil.Process) -> TrialProcess:
-        """Raises KeyError for one that is no trial's of these machines."""
+        """Raises KeyError for a process that does not belong to a trial on these machines."""
         environment = process.environ()
         home, trial = environment["HOME"], environment[protocol.ENV_TRIAL_ID]
         if home not in self.homes:

@@ -1,4 +1,4 @@
-"""A cluster with the test in place of its containers: it has their environments and posts as their runners would."""
+"""A cluster in which the test replaces the containers: it gets their environments and posts like their runners."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Variables = dict[str, str]
 
 
 class Cluster:
-    """An experiment of so many trials at a time. `fields` of the config come on top of the usual ones."""
+    """An experiment with a number of concurrent trials. `fields`: additional fields of the config."""
 
     def __init__(self, daemon: Daemon, code: Path, trials: int, **fields: Any) -> None:
         self.daemon = daemon
@@ -31,23 +31,23 @@ class Cluster:
             "trainingService": {"platform": "scripted", "launch": "external", "nniManagerIp": "127.0.0.1"},
         }
         self.id = daemon.create({**config, **fields}, code)
-        #: Files with the variables of each container, and what they hold.
+        #: Files with the variables of each container, and their contents.
         self.files = self._files(trials)
         self.environments = [environment(file) for file in self.files]
 
     def _files(self, count: int) -> list[Path]:
-        """Once there are so many."""
+        """Wait for this number of containers."""
         folder = self.daemon.data / self.id / "scripted"
         until(lambda: len(list(folder.glob("*/start.json"))) == count)
         return sorted(folder.glob("*/start.env"))
 
     def start(self, number: int) -> None:
-        """Writes the file that the platform writes at a container's start; the job's end is awaited from then on."""
+        """Write the file that the platform writes when a container starts; then the job's end is awaited."""
         start = self.files[number].with_name(START_FILE)
         start.rename(start.with_name(STARTED_FILE))
 
     def trial(self, number: int) -> dict[str, Any]:
-        """The trial with this environment, as the API shows it."""
+        """The API's answer about the trial with this environment."""
         found = self.daemon.call("GET", f"/experiments/{self.id}/trials/{self.trial_id(number)}")
         return found  # type: ignore[no-any-return]
 
@@ -65,7 +65,7 @@ class Cluster:
 
 
 def post(variables: Variables, route: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
-    """(status, answer), as exactly what is given."""
+    """(status, answer) of exactly this request."""
     parts = urlsplit(variables["NNI_MANAGER_URL"])
     connection = http.client.HTTPConnection(parts.netloc, timeout=20)
     try:
@@ -77,7 +77,7 @@ def post(variables: Variables, route: str, body: bytes, **headers: str) -> tuple
 
 
 def say(variables: Variables, route: str, **body: Any) -> tuple[int, dict[str, Any]]:
-    """(status, answer), with the token of the attempt."""
+    """(status, answer) of a request with the token of the attempt."""
     return post(variables, route, json.dumps(body).encode(), **bearer(variables))
 
 

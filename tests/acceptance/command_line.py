@@ -1,4 +1,4 @@
-"""`nnictl` as its users start it: a process of its own on a data directory of its own, and what all that leaves."""
+"""`nnictl` as a separate process with its own data directory, and the processes and files that it leaves."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import psutil
 from tests.fork_server.popen import Popen, take_interrupts
 from tests.live_daemon import Daemon, end_all, processes_of
 
-#: Trials for `config`: they report a number and end; they run until they are told to end.
+#: Commands of trials: report a number and exit; run until stopped.
 REPORT = """echo '{"type": "final", "value": 7}' >> "$NNI_OUTBOX" """
 RUN_ON = "echo running; exec sleep 1000"
 
 
 class CommandLine:
-    """Everything it starts can be found by the name of `folder`."""
+    """All processes that it starts contain the name of `folder`."""
 
     def __init__(self, folder: Path, runtime: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class CommandLine:
         self._served: list[Daemon] = []
 
     def run(self, *words: object, program: str = "nnictl") -> subprocess.CompletedProcess[str]:
-        """To its end; the caller looks at the exit code."""
+        """Run a command to its end; the caller checks the exit code."""
         with self.start(*words, program=program) as process:
             out, err = process.communicate(timeout=100)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -54,7 +54,7 @@ class CommandLine:
         return done.stdout
 
     def bad(self, *words: object, program: str = "nnictl") -> tuple[int, str]:
-        """Exit code and the one line it complains with."""
+        """Exit code, and its single error line."""
         done = self.run(*words, program=program)
         assert done.returncode != 0 and done.stdout == "", done.stdout
         lines = done.stderr.splitlines()
@@ -62,7 +62,7 @@ class CommandLine:
         return done.returncode, lines[0]
 
     def start(self, *words: object, program: str = "nnictl") -> subprocess.Popen[str]:
-        """In a process group of its own, as a shell would."""
+        """Start a command in its own process group, as a shell does."""
         return Popen(
             [str(Path(sys.executable).with_name(program)), *map(str, words)],
             env=self.environment,
@@ -91,23 +91,23 @@ class CommandLine:
         return path
 
     def create(self, **fields: object) -> str:
-        """In the background; answers its id."""
+        """Create an experiment in the background; returns its id."""
         return id_in(self.good("create", "--config", self.config(**fields)))
 
     @property
     def daemon(self) -> Daemon:
-        """The API of whichever daemon runs."""
+        """The API of the running daemon."""
         return Daemon(self.data, environment=self.environment)
 
     def serve(self, *arguments: str) -> Daemon:
-        """A daemon that was told to serve; it is ready."""
+        """Start a daemon with `serve`, and wait until it is ready."""
         self.data.mkdir(exist_ok=True)
         served = self.daemon
         self._served.append(served)
         return served.start(*arguments)
 
     def end(self) -> None:
-        """Kills whatever still runs."""
+        """Kill all remaining processes."""
         end_all(str(self.folder))
         for served in self._served:
             if served.process is not None:
@@ -118,7 +118,7 @@ class CommandLine:
         return path.read_text() if path.exists() else ""
 
     def processes(self) -> list[str]:
-        """Command lines of all that is alive."""
+        """Command lines of all live processes."""
         found = []
         for process in processes_of(str(self.folder)):
             with contextlib.suppress(psutil.Error):
@@ -133,7 +133,7 @@ class CommandLine:
 
 @contextmanager
 def command_line(folder: Path) -> Iterator[CommandLine]:
-    """Whatever still runs in the end is killed."""
+    """A command line; all processes are killed at the end."""
     with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
         line = CommandLine(folder, Path(runtime))
         try:
@@ -143,12 +143,12 @@ def command_line(folder: Path) -> Iterator[CommandLine]:
 
 
 def id_in(text: str) -> str:
-    """The experiment that a command speaks of."""
+    """The experiment that a command's output names."""
     found = re.search(r"Experiment (\w+) ", text)
     assert found is not None, text
     return found[1]
 
 
 def state_of(daemon: Daemon, id_: str, **expected: Any) -> dict[str, Any]:
-    """Waits until an experiment has as many trials of each status as `expected` says."""
+    """Wait until an experiment has the `expected` number of trials of each status."""
     return daemon.wait_for(id_, lambda state: {**state["counts"], **expected} == state["counts"], timeout_s=30)

@@ -15,20 +15,20 @@ TRIALS = Path(__file__).with_name("trials")
 
 @pytest.fixture
 def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
-    """Started; ended with everything it started. Listens where a test asks for `listening`."""
+    """A started daemon; ended with everything it started. It listens if a test requests `listening`."""
     with running_daemon(tmp_path, *(LISTENING if "listening" in request.fixturenames else ())) as daemon:
         yield daemon
 
 
 @pytest.fixture
 def listening(daemon: Daemon) -> Daemon:
-    """With a service and, once it is needed, a trial listener."""
+    """A daemon with a service and, when needed, a trial listener."""
     return daemon
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """The same, for all tests of a module: for experiments that do not ask what else there is."""
+    """A daemon for all tests of a module whose experiments are independent of others."""
     folder = tmp_path_factory.mktemp("shared")
     with running_daemon(folder, *LISTENING) as daemon:
         yield daemon
@@ -36,7 +36,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
-    """A fake one, for all tests of a module."""
+    """A fake cluster for all tests of a module."""
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "mounted").mkdir()
     with fake_cluster(folder, folder / "mounted", "--nodes", "2") as cluster:

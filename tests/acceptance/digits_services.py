@@ -1,4 +1,4 @@
-"""Services that the digits example can be moved to: what its section then says, and which jobs they have had."""
+"""Services on which the digits example can run: the section of its config, and the jobs of each service."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.fakes.dlts.cluster import ACTIVE
 from tests.fakes.process import running
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-#: What the images of the example have beside Python, with all that it needs.
+#: Packages in the images of the example, with their dependencies.
 _PACKAGE = "scikit-learn"
-#: Not imported here: it takes the places of packages.
+#: Not imported here: it replaces packages.
 _SMALL = Path(__file__).with_name("small_learning.py")
 _OVER_AT_OPENPAI = ("SUCCEEDED", "STOPPED", "FAILED")
 _JOBS = ("tfjobs", "frameworks", "adaptdljobs")
 Section = dict[str, Any]
-#: Names of all jobs that there were → whether they are over, and nothing of them is left.
+#: Name of each job → whether it has ended without leftovers.
 Jobs = Callable[[], dict[str, bool]]
 
 
@@ -47,7 +47,7 @@ def example(platform: str) -> dict[str, Any]:
 
 
 def image(folder: Path) -> dict[str, str]:
-    """Variables of images that have scikit-learn and what it needs, and nothing else of ours."""
+    """Variables of images that contain only scikit-learn and its dependencies."""
     folder.mkdir()
     for place in {place for name in installed.needed_by(_PACKAGE) for place in installed.places(name)}:
         (folder / place.name).symlink_to(place)
@@ -55,7 +55,7 @@ def image(folder: Path) -> dict[str, str]:
 
 
 def small_image(folder: Path) -> dict[str, str]:
-    """Variables of images that have something small in the place of what the example imports."""
+    """Variables of images with a small replacement for the packages that the example imports."""
     folder.mkdir()
     for name in ("numpy.py", "sklearn.py"):
         (folder / name).symlink_to(_SMALL)
@@ -88,7 +88,7 @@ def dlts(folder: Path, _environment: pytest.MonkeyPatch, data: Path) -> Iterator
 
 @contextmanager
 def aml(folder: Path, environment: pytest.MonkeyPatch, _data: Path) -> Iterator[Service]:
-    """A daemon that is started from now on has the identity of the machine."""
+    """Give daemons that start from now on the identity of the machine."""
     section = example("aml")["trainingService"]
     resource = (
         f"/subscriptions/{section['subscriptionId']}/resourceGroups/{section['resourceGroup']}"
@@ -131,14 +131,14 @@ def cluster(folder: Path, _environment: pytest.MonkeyPatch, _data: Path) -> Iter
         def jobs() -> dict[str, bool]:
             created = [one for one in fake.control("audit") if one["verb"] == "create" and not one["dryRun"]]
             names = [one["name"] for one in created if one["resource"].partition(".")[0] in _JOBS]
-            assert len(names) == len(set(names)), "a job was made twice"
+            assert len(names) == len(set(names)), "a job was created twice"
             is_over = not fake.left()
             return dict.fromkeys(names, is_over)
 
         yield Service({"kubeconfig": str(fake.kubeconfig)}, jobs)
 
 
-#: By the name of their example. Each is made of a folder, variables of the daemon, and its data folder.
+#: By the name of their example. Each is created from a folder, the daemon's variables, and its data folder.
 SERVICES: dict[str, Callable[[Path, pytest.MonkeyPatch, Path], AbstractContextManager[Service]]] = {
     "openpai": openpai,
     "dlts": dlts,

@@ -1,6 +1,6 @@
-"""The documented example of PAI-DLC, as it is printed, in a network and mounts of its own.
+"""The documented example of PAI-DLC, verbatim, with its own network and mounts.
 
-``unshare --net --mount python -m tests.acceptance.dlc_seed FOLDER``, as root; says ``done`` in the end.
+``unshare --net --mount python -m tests.acceptance.dlc_seed FOLDER``, as root; prints ``done`` at the end.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
 from tests.live_daemon import running_daemon
 
-#: Of the example's region, as the vendor's SDK knows it.
+#: Host of the example's region in the vendor's SDK.
 HOST, PORT = "pai-dlc.cn-hangzhou.aliyuncs.com", 443
 EXAMPLE = Path(__file__).parents[1] / "config" / "nni_examples" / "seed-dlc.yml"
-#: Where the example has its storage: on the manager's machine, and in containers.
+#: Mount points of the example's storage: on the manager's machine, and in containers.
 HERE, THERE = Path("/home/admin/workspace"), Path("/root/data")
 _TRIAL = """\
 import os, sys
@@ -93,7 +93,7 @@ def _trust(folder: Path, authority: Authority) -> None:
 
 @contextmanager
 def _folders(*wanted: Path) -> Iterator[None]:
-    """To mount on; those that were not there go again."""
+    """Create mount points; remove the new ones at the end."""
     made = []
     for folder in wanted:
         for one in [*reversed(folder.parents), folder]:

@@ -1,4 +1,4 @@
-"""A fake cluster in a process of its own, for experiments that a real daemon runs on it."""
+"""A fake cluster as a separate process, for experiments of a real daemon."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADAPTDLJOBS = Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob")
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-#: An NFS export that stands for a folder of this machine.
+#: An NFS export backed by a local folder.
 SERVER, EXPORT = "10.0.0.1", "/export"
 _KINDS = (TFJOBS, PYTORCHJOBS, FRAMEWORKS, ADAPTDLJOBS, PODS, SECRETS, CONFIG_MAPS)
 _LOOK_AGAIN_S = 0.05
@@ -46,17 +46,17 @@ def of(experiment_id: str) -> str:
 class FakeCluster:
     kubeconfig: Path
     address: str
-    #: What its NFS export holds.
+    #: Contents of its NFS export.
     mounted: Path
 
     def control(self, method: str, /, **told: Any) -> Any:
-        """Makes it misbehave: a method of `tests.fakes.kubernetes.control.Control`."""
+        """Cause a fault: a method of `tests.fakes.kubernetes.control.Control`."""
         answer = httpx.post(f"{self.address}{method}", json=told, verify=False)
         assert answer.is_success, answer.text
         return answer.json()
 
     def share(self, folder: Path) -> Path:
-        """Makes a folder that pods see, too, to tell them something and to hear of them."""
+        """Create a folder that pods share, to communicate with them."""
         folder.mkdir()
         self.control("share", path=str(folder))
         return folder
@@ -82,7 +82,9 @@ class FakeCluster:
 
     def with_token(self, folder: Path, token: str, name: str) -> Path:
         config = yaml.safe_load(self.kubeconfig.read_text())
-        config["users"] = [{"name": name, "user": {"token": token}}]  # a name of its own: a connection of its own
+        config["users"] = [
+            {"name": name, "user": {"token": token}}
+        ]  # a separate name, so that it gets a separate connection
         config["contexts"][0]["context"]["user"] = name
         path = folder / f"kubeconfig-of-{name}"
         path.write_text(yaml.safe_dump(config))
@@ -108,7 +110,7 @@ class FakeCluster:
         asyncio.run(remove())
 
     def until(self, look: Callable[[], Any], seconds: float = 30) -> Any:
-        """Its first answer that is true."""
+        """The first true answer."""
         deadline = time.monotonic() + seconds
         while not (found := look()):
             assert time.monotonic() < deadline, "waited in vain"
@@ -116,7 +118,7 @@ class FakeCluster:
         return found
 
     def left(self, experiment_id: str = "") -> list[str]:
-        """Names of our objects, or of this experiment's, once what is being ended has ended."""
+        """Names of our objects, or of an experiment's, after pending deletions have finished."""
         return asyncio.run(self._left(of(experiment_id) if experiment_id else OURS))
 
     async def _left(self, selector: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Command lines with a folder each and one daemon for all: what they create is stopped when each is done with."""
+"""Command lines with separate folders that share one daemon; each stops its own experiments at the end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class LineOfMany(CommandLine):
         self.environment = dict(server.environment)
 
     def end(self) -> None:
-        """The daemon stays, for the next."""
+        """Stop the experiments; the daemon stays for the next command line."""
         self.daemon.call("POST", "/experiments/stop")
 
     def experiments(self) -> set[str]:
-        """Ids of all that the daemon knows, those of other command lines included."""
+        """Ids of all experiments of the daemon, including those of other command lines."""
         return {one["id"] for one in self.daemon.call("GET", "/experiments")["experiments"]}
 
 

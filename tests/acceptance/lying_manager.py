@@ -1,4 +1,4 @@
-"""A manager that lies: it asks an honest one, and sends its answers with hostile values in them."""
+"""A malicious manager: it forwards requests to an honest one, and inserts hostile values into the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Lie = Callable[[str, Any], Any]
 
 
 def _strings(text: str, kept: tuple[str, ...] = ()) -> Lie:
-    """Each text is another one; those of `kept` fields stay."""
+    """Replace every text except those of `kept` fields."""
     return lambda name, value: text if isinstance(value, str) and name not in kept else value
 
 
@@ -34,7 +34,7 @@ def _of_type(other: Any) -> Lie:
     return lambda name, value: other if name not in ("", "version", "dataDirectory") else value
 
 
-#: Words by which commands tell states apart, and names by which they ask for more.
+#: Texts that commands use to distinguish states, and names that they use in further requests.
 _KEPT = ("version", "status", "id", "trialId", "dataDirectory", "kind", "optimizeMode", "parameterSource", "type")
 LIES: dict[str, Lie] = {
     "paths": _strings(OUTSIDE, ("version", "dataDirectory")),
@@ -70,12 +70,12 @@ _Answer = tuple[int, bytes, dict[str, str]]
 
 
 class LyingManager:
-    """`lie`: the name of one in `LIES` or `BODIES`; empty: it is honest."""
+    """`lie`: a name in `LIES` or `BODIES`; empty: honest."""
 
     def __init__(self, honest: str) -> None:
         self._honest = honest
         self.lie = ""
-        #: Bodies of requests that it got.
+        #: Bodies of received requests.
         self.told: list[bytes] = []
         self.url = ""
         self._answers: dict[str, _Answer] = {}
@@ -106,7 +106,7 @@ class LyingManager:
         return self._answers[path]
 
     def _canned(self, path: str) -> bytes:
-        """Answers to requests that change something, which the honest manager does not get."""
+        """Answers to requests that change something; these are not forwarded."""
         parts = path.split("/")
         last = parts[-1].partition("?")[0]
         if last == "plan":

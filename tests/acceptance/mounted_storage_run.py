@@ -1,7 +1,7 @@
-"""Shared storage that the manager mounts, here and on a machine of SSH, with a real daemon in mounts of its own.
+"""Shared storage that the manager mounts, here and on an SSH machine; a real daemon in a mount namespace.
 
 ``unshare --mount python -m tests.acceptance.mounted_storage_run FOLDER KIND``, as root; prints ``done`` at the end.
-The storage is a folder of this machine: stand-ins for `mount` and `blobfuse2` bind it to the mount point, and log
+The storage is a local folder: replacements of `mount` and `blobfuse2` bind it to the mount point, and log
 their arguments.
 """
 
@@ -63,7 +63,7 @@ class Setup:
         raise AssertionError("what is mounted there is not the storage")
 
     def create(self, trials: int, command: str = _REPORT, **fields: str) -> str:
-        both = self.folder / f"both-{trials}"  # trials here wait until one is there, where there is more than one
+        both = self.folder / f"both-{trials}"  # if there are several trials, those here wait until one runs there
         if trials == 1:
             both.touch()
         here = {
@@ -104,7 +104,7 @@ class Setup:
 
 
 def mounted_for_its_trials(setup: Setup) -> None:
-    """Until it is stopped, also by a daemon that did not mount it."""
+    """The storage stays mounted until the stop, and a daemon that did not mount it unmounts it."""
     id = setup.create(8, f"sleep 0.5; {_REPORT}")
     setup.daemon.wait_for(id, lambda state: state["counts"].get("SUCCEEDED", 0) >= 2)
     assert setup.mounted == setup.both
@@ -154,7 +154,7 @@ def key_is_not_in_texts(setup: Setup) -> None:
     calls = (setup.folder / "calls").read_text()
     assert ("mount -t nfs" if setup.kind == "NFS" else "blobfuse2 mount") in calls
     assert KEY not in calls and KEY not in setup.daemon.log()
-    # in the file, which outlives what the API tells
+    # in the file, not only in the API
     for (config,) in setup.daemon.rows(setup.create(1), "SELECT config FROM experiment"):
         assert KEY not in json.dumps(config)
 

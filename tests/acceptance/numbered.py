@@ -1,4 +1,4 @@
-"""Experiments of `trials/numbered.py` under real trial runners: what trials wrote down, against what was stored."""
+"""Experiments of `trials/numbered.py` under real trial runners: compare the trials' notes with the stored results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.waiting import until
 
 Json = dict[str, Any]
 
-#: Environment of the creating user: jobs start with the first `python3` of its PATH.
+#: Environment of the creating user: jobs use the first `python3` on its PATH.
 ENVIRONMENT = {"PATH": os.pathsep.join((str(Path(PYTHON).parent), os.environ["PATH"]))}
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 
 
 class Numbered:
-    """One experiment. `platform`: fields of its section; `fields`: of the config; `environment`: of its creator."""
+    """One experiment. `platform`: fields of its section; `fields`: of its config; `environment`: of its creator."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Numbered:
         self.daemon.wait(self.id, "DONE", timeout_s=timeout_s)
 
     def noted(self) -> dict[str, list[Json]]:
-        """By job: what its trial wrote down, in order."""
+        """By job: notes of its trial, in order."""
         return {path.name: [json.loads(line) for line in _lines(path)] for path in self.notes.iterdir()}
 
     def ended(self) -> int:
-        """Number of trials with a command that ended by itself."""
+        """Number of trials whose command exited on its own."""
         return sum(entries[-1:] != [] and entries[-1].get("event") == "ended" for entries in self.noted().values())
 
     def results(self, job: str) -> list[Any]:
@@ -73,8 +73,8 @@ class Numbered:
         return found
 
     def ends(self) -> dict[str, tuple[str, str | None, int | None, str | None]]:
-        """By job: status and reason of its trial, the command's exit code as its runner said, the channel."""
-        attempts = self.attempts()  # first: one that begins meanwhile may be of a trial that is new, too
+        """By job: status and reason of its trial, the exit code that its runner reported, and the channel."""
+        attempts = self.attempts()  # read first: an attempt that starts later may belong to a new trial
         trials = {trial["id"]: trial for trial in self.shown()}
         return {one["jobName"]: (*_end(trials[one["trialId"]]), *_exit(one)) for one in attempts}
 
@@ -92,7 +92,7 @@ class Numbered:
         return (self.daemon.data / self.id / "log" / "nnimanager.log").read_text()
 
     def check(self, channel: str) -> None:
-        """Every trial ran once and to its own end; all it wrote is stored, once, in order; nothing else is."""
+        """Check that every trial ran once to its end, and that exactly its results are stored, once and in order."""
         noted = self.noted()
         assert len(noted) == self.trials
         for job, entries in noted.items():
@@ -125,10 +125,10 @@ def _end(trial: Json) -> tuple[str, str | None]:
 
 
 def _exit(attempt: Json) -> tuple[int | None, str | None]:
-    """The exit code as its runner said, and the channel."""
+    """The exit code that its runner reported, and the channel."""
     return (attempt["runnerExit"] or {}).get("exitCode"), attempt["channel"]
 
 
 def _lines(path: Path) -> list[str]:
-    """Complete ones."""
+    """Complete lines."""
     return path.read_text().rpartition("\n")[0].splitlines()

@@ -24,7 +24,7 @@ except ImportError:
 
 
 class Cluster:
-    """One account, and the storage that both sides mount."""
+    """An account, and the storage that both sides mount."""
 
     def __init__(self, fake: FakeProcess, folder: Path) -> None:
         self.fake = fake
@@ -73,7 +73,7 @@ class Cluster:
         return found
 
     def shown_config(self, name: str) -> str:
-        """What OpenPAI shows of a job as it was submitted."""
+        """OpenPAI's config of a submitted job."""
         address = f"{self.fake.address}/rest-server/api/v2/jobs/alice~{name}/config"
         return httpx.get(address, headers={"Authorization": "Bearer t0ken"}).raise_for_status().text
 

@@ -1,6 +1,6 @@
-"""The documented example of OpenPAI, as it is printed but for its name and token, in a network and mounts of its own.
+"""The documented example of OpenPAI, verbatim except for name and token, with its own network and mounts.
 
-``unshare --net --mount python -m tests.acceptance.openpai_seed FOLDER``, as root; says ``done`` in the end.
+``unshare --net --mount python -m tests.acceptance.openpai_seed FOLDER``, as root; prints ``done`` at the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Managers and trial runners that are of another version than this one, and otherwise the real ones."""
+"""Real managers and trial runners that report another version."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ sys.exit(main())
 
 
 def manager(version: str) -> tuple[str, ...]:
-    """The `program` of a daemon that takes itself for this version."""
+    """The `program` of a daemon that reports this version."""
     return "-c", _MANAGER, version
 
 
 def run_runner(version: str, archive: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """A trial runner in a container that the test stands for, to its end. `variables`: all that it sees."""
+    """Run a trial runner to its end, in place of a container. `variables`: its whole environment."""
     folder = Path(variables["NNI_SYS_DIR"]).parent
     return subprocess.run(
         [PYTHON, "-c", _RUNNER, version, str(archive)],

@@ -1,4 +1,4 @@
-"""All columns of the table of trial outcomes, and all outages, run in parallel on one daemon."""
+"""All columns of the outcome table, and all outages, in parallel on one daemon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OUTAGE = f"the scripted cluster is unreachable until {2 * FAR_S:g} s after the e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenarios:
-    """A serving daemon; `running`: title → the views of a scenario, once it is over."""
+    """A serving daemon; `running`: title → future views of a scenario."""
 
     daemon: Daemon
     code: Path
@@ -38,7 +38,7 @@ class Scenarios:
         return ScriptedExperiment(self.daemon, self.code, notes, names, cluster, **fields)
 
     def views(self, title: str) -> list[View]:
-        """Waits for the end of a scenario, 80 s at most."""
+        """Wait for the end of a scenario, at most 80 s."""
         return self.running[title].result(80)
 
 
@@ -112,7 +112,7 @@ def _end(experiment: ScriptedExperiment, rows: Collection[str]) -> View:
 
 
 def _over(experiment: ScriptedExperiment) -> View:
-    """When all have ended, and the hold is cleared for a job that was refused for good."""
+    """Wait until all trials have ended, and clear the hold for a permanently refused job."""
     experiment.wait("DONE")
     view = when_all_is_told(experiment)
     if (hold := view.state["hold"]) is not None:
@@ -131,7 +131,7 @@ def _let_end(experiment: ScriptedExperiment, rows: Collection[str]) -> None:
 
 
 def when_all_is_told(experiment: ScriptedExperiment, key: str = "ended", count: int = len(ROWS)) -> View:
-    """The tuner is the last to learn of an end."""
+    """Wait for the tuner, which is the last to learn of an end."""
     until(lambda: sum(key in note for note in user_views.notes(experiment.notes)) >= count)
     return experiment.view()
 
@@ -193,7 +193,7 @@ def _asked_in_outage(
 
 
 def _before_outage(scenarios: Scenarios, title: str, names: list[str], **fields: Any) -> ScriptedExperiment:
-    """All trials run and have reported something."""
+    """Wait until all trials run and have reported a result."""
     cluster = {
         "outage": {"after": FAR_S, "for": FAR_S},
         "trials": [{"results": [0.1] * 99, "result": 1, "duration": DURATION_S}],

@@ -1,4 +1,4 @@
-"""Watches which trials have which place of which machine, by processes and the keeper's records alone."""
+"""Watches which trials occupy each place of each machine, only by processes and the keeper's records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import httpx
 from tests.live_daemon import Daemon
 from trial_runner import protocol
 
-#: Seconds between two looks; a longer pause, when the machine has other things to do, counts for the second of these.
+#: Seconds between two checks; a longer pause on a busy machine counts as the second value.
 _LOOK_S, _MOST_OF_A_LOOK_S = 0.05, 0.1
 _NS = 1e9
 
@@ -34,15 +34,15 @@ class TrialProcess:
 
 @dataclass
 class PlaceMonitor:
-    """Watches while it is entered. `waits`: whether a trial is waiting (the tuner may have proposed none).
+    """Watches inside its `with` block. `waits`: whether a trial is waiting (the tuner may have proposed none).
 
-    `limits`: experiment → most trials on a place with one of its own; default 1.
+    `limits`: experiment → maximum number of trials on a place with one of its own; default 1.
     """
 
     data: Path
     machines: Mapping[str, int]
     waits: Callable[[], bool]
-    #: The process of the daemon; changes with every start.
+    #: The daemon's process; changes with every start.
     daemon: Callable[[], int]
     limits: Mapping[str, int] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
@@ -106,7 +106,7 @@ class PlaceMonitor:
                 users.setdefault(place, {})[found_process.trial] = found_process
         for place, by_trial in users.items():
             if self._is_crowded(by_trial.values()) and self._is_crowded(filter(_is_alive, by_trial.values())):
-                self.findings.append(f"{place} is had by {list(by_trial.values())}")
+                self.findings.append(f"{place} is used by {list(by_trial.values())}")
         self.most_at_once = max(self.most_at_once, len(users))
         self.most_on_one = max([self.most_on_one, *map(len, users.values())])
         self._taken = set(users)
@@ -129,7 +129,7 @@ class PlaceMonitor:
             self.longest_idle = f"{place} for {idle_s:.2f} s, {when}"
 
     def _compare(self, found_process: TrialProcess) -> None:
-        """What the keeper wrote down before it started the trial."""
+        """The keeper's reservation, written before the start of the trial."""
         for path in (self.data / "keeper" / "jobs").glob(f"*_{found_process.trial}*.jsonl"):
             with suppress(OSError, ValueError, KeyError):
                 reservation = json.loads(path.read_text().splitlines()[0])["reservation"]
@@ -139,7 +139,7 @@ class PlaceMonitor:
 
 
 def waiting(daemon: Daemon, *ids: str) -> Callable[[], bool]:
-    """Whether a trial of these experiments is there for which no place was found yet; no daemon, no answer: False."""
+    """Whether a trial of these experiments waits for a place; False if no daemon answers."""
 
     def waits() -> bool:
         with suppress(httpx.HTTPError, OSError):
@@ -150,7 +150,7 @@ def waiting(daemon: Daemon, *ids: str) -> Callable[[], bool]:
 
 
 def _kept_off_s(pid: int) -> float:
-    """For how long its threads could have run and did not, since it began."""
+    """Seconds since its start that its threads were ready but did not run."""
     waited_ns = 0
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -160,7 +160,7 @@ def _kept_off_s(pid: int) -> float:
 
 
 def _trial_process(pid: int) -> TrialProcess:
-    """Raises KeyError for a process that is no trial's."""
+    """Raises KeyError for a process that does not belong to a trial."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     machine, indices = environment.get("NNI_MACHINE", "this machine"), environment[protocol.ENV_GPUS]

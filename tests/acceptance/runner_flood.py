@@ -1,7 +1,7 @@
-"""Posts results as fast as they are taken, as a process of its own: ``python runner_flood.py COUNT ENV_FILE…``.
+"""Post results as fast as they are accepted, as a separate process: ``python runner_flood.py COUNT ENV_FILE…``.
 
-COUNT results for each attempt (one environment file each), over a connection of its own. Prints one JSON object:
-how many posts were asked to come later, and the seconds it took.
+COUNT results for each attempt (one environment file each), each over its own connection. Prints one JSON object: the
+number of postponed posts, and the duration in seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def environment(path: Path) -> dict[str, str]:
 
 
 class Runner:
-    """One attempt; knows how to post and nothing else."""
+    """One attempt that only posts results."""
 
     def __init__(self, variables: dict[str, str]) -> None:
         parts = urlsplit(variables["NNI_MANAGER_URL"])
@@ -41,7 +41,7 @@ class Runner:
         self._connection.close()
 
     def post(self, route: str, body: object) -> tuple[int, dict[str, object]]:
-        """Until it is taken or refused for good."""
+        """Post until the result is accepted or permanently refused."""
         data = json.dumps(body).encode()
         while True:
             self._connection.request("POST", f"{self._path}/{route}", data, self._headers)

@@ -1,4 +1,4 @@
-"""Moves the clock of a scripted cluster by editing its job files, so that a test decides when scripted events happen.
+"""Moves the clock of a scripted cluster by editing its job files, so that a test controls when events happen.
 
 The daemon reads the files again within five seconds.
 """
@@ -16,26 +16,26 @@ from tests.waiting import until
 
 Entry = dict[str, Any]
 
-#: Longer than any test; `for` and `after` of an outage that begins and ends when it is told to.
+#: Longer than any test: `for` and `after` of an outage that the test starts and ends.
 FAR_S = 100_000
 
 
 class ScriptedCluster:
-    """`folder`: of the experiment. Jobs that it is asked about have been submitted."""
+    """`folder`: of the experiment. Methods expect submitted jobs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "scripted"
 
     def wait_for_jobs(self, count: int, attempt: int | None = None) -> None:
-        """`attempt`: from the second on, where jobs of earlier ones may not be forgotten yet."""
+        """`attempt`: needed from the second on, because jobs of earlier attempts may still exist."""
         until(lambda: len(list(self._jobs(f"*-{attempt}" if attempt else "*"))) == count, within_s=40)
 
     def wait_for_cancels(self) -> None:
-        """Until every job was told to stop."""
+        """Wait until every job was asked to stop."""
         until(lambda: all(_read(path)["cancelled_ms"] is not None for path in self._jobs()), within_s=40)
 
     def advance(self, seconds: float) -> None:
-        """All jobs were submitted so much earlier."""
+        """Move the submission of all jobs back by this time."""
 
         def move(job: Entry) -> None:
             job["submitted_ms"] -= round(seconds * 1000)
@@ -43,7 +43,7 @@ class ScriptedCluster:
         self._change_jobs(move)
 
     def end_jobs(self, sequence_id: int | None = None) -> None:
-        """They have ended a second after they began; those of one rule only, when it is for that trial."""
+        """End jobs a second after their start; with a rule for one trial, only that job."""
 
         def end(job: Entry) -> None:
             if sequence_id in (None, job["rule"].get("match", {}).get("sequence")):
@@ -58,7 +58,7 @@ class ScriptedCluster:
         self._begin_before(2 * FAR_S)
 
     def _begin_before(self, seconds: float) -> None:
-        """The cluster was first used so long ago."""
+        """Move the cluster's first use back by this time."""
         _write(self._folder / "cluster.json", {"begunMs": round((time.time() - seconds) * 1000)})
 
     def _jobs(self, names: str = "*") -> Iterator[Path]:
@@ -76,7 +76,7 @@ def _read(path: Path) -> Entry:
 
 
 def _write(path: Path, entry: Entry) -> None:
-    """Whole or not at all."""
+    """Write a file atomically."""
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(entry))
     os.replace(draft, path)

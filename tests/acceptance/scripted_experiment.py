@@ -1,4 +1,4 @@
-"""An experiment on the scripted cluster that a test controls, and what its users see of it at one moment."""
+"""An experiment on a scripted cluster that the test controls, and its state as users see it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tests.waiting import until
 
 Json = dict[str, Any]
 
-#: What the tuner proposes when more trials are wanted than there were names.
+#: Proposal of the tuner after all names are used.
 ONE_MORE = "one more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What API, page and tuner show at one moment. Trials by the name that is their parameter."""
+    """State in API, page and tuner at one time. Trials are identified by the name that is their parameter."""
 
     state: Json
     trials: dict[str, Json]
-    #: (status, the sentence below it).
+    #: (status, reason on the page).
     rows: dict[str, tuple[str, str]]
     page: str
     notes: list[Json]
 
     def told(self, name: str, key: str) -> list[Json]:
-        """What the tuner was told of this trial under `key`: `learned` or `ended`."""
+        """The tuner's note about this trial under `key`: `learned` or `ended`."""
         return [note for note in self.notes if note.get(key) == self.trials[name]["parameterId"]]
 
 
 class ScriptedExperiment:
-    """One trial for each name, all at a time. `fields` of the config come on top of the usual ones."""
+    """One concurrent trial per name. `fields`: additional fields of the config."""
 
     def __init__(
         self, daemon: Daemon, code: Path, notes: Path, names: Sequence[str], cluster: Json, **fields: Any
@@ -60,7 +60,7 @@ class ScriptedExperiment:
         return f"/experiments/{self.id}"
 
     def view(self) -> View:
-        """Reads the API, then the page; the caller makes sure that nothing changes in between."""
+        """Read the API, then the page; the caller ensures that nothing changes in between."""
         listed = self._listed()
         trials = [self.daemon.call("GET", f"{self.path}/trials/{trial['id']}") for trial in listed]
         state, page = self.daemon.status(self.id), user_views.page(self.daemon, self.path)
@@ -95,7 +95,7 @@ class ScriptedExperiment:
         self.daemon.call("PATCH", self.path, json=fields)
 
     def wait_for_requests(self, names: Collection[str]) -> None:
-        """Until these trials were asked to stop."""
+        """Wait until these trials were asked to stop."""
         until(lambda: set(names) <= {trial["parameters"]["x"] for trial in self._listed() if trial["stopRequest"]})
 
     def wait(self, *statuses: str) -> Json:
@@ -115,11 +115,11 @@ class ScriptedExperiment:
 
 
 def listed_tuner(notes: Path, names: Sequence[str]) -> Json:
-    """Proposes `names`, one after the other, and notes what it is told."""
+    """A tuner that proposes `names` in order, and notes what it receives."""
     arguments = {"values": list(names), "notes": str(notes)}
     return {"className": "listed_tuner.ListedTuner", "codeDirectory": ".", "classArgs": arguments}
 
 
 def stern_assessor(**arguments: Any) -> Json:
-    """Finds every trial bad; with `gate`, once that file is there."""
+    """An assessor that finds every trial bad; with `gate`, after that file exists."""
     return {"className": "stern_assessor.SternAssessor", "codeDirectory": ".", "classArgs": arguments}

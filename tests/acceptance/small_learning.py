@@ -1,6 +1,6 @@
-"""What the digits example uses of numpy and scikit-learn, in the place of both: as long, and at no cost.
+"""Replacement of numpy and scikit-learn for the digits example: same duration, without computation.
 
-Importing scikit-learn is most of what a trial of the example costs. Accuracies come of the parameters and the epoch.
+Importing scikit-learn takes most of the time of an example trial. Accuracies depend on parameters and epoch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-#: Of a second: fifteen epochs are a trial.
+#: Seconds per epoch; a trial has fifteen.
 _EPOCH_S = 0.1
 arange = range
 for _part in ("datasets", "model_selection", "neural_network"):

@@ -1,4 +1,4 @@
-"""ASHA with a daemon that is killed between two rungs, and a trial that fails: the rungs hold what they held."""
+"""ASHA with a failing trial and a daemon that is killed between two rungs: the rungs keep their contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.live_daemon import PYTHON, Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
 
-#: What trials report, in their order; the first one fails.
+#: Results of the trials, in order; the first one fails.
 SCORES = (8, 9, 3, 2, 1, 6)
 
 
@@ -29,9 +29,9 @@ def config() -> dict[str, Any]:
     }
 
 
-def test_rungs_of_asha_hold_what_failed_and_ended_before_the_daemon_was_killed(daemon: Daemon, code: Path) -> None:
-    """6 is third of the six that came to the first rung, so it goes on; beside 9 alone, which runs through the kill, it
-    would be stopped. What is to be stopped has no gate to end by.
+def test_asha_rungs_keep_earlier_results_after_a_daemon_kill(daemon: Daemon, code: Path) -> None:
+    """6 is third of six in the first rung, so it continues. Compared only with 9, which runs during the kill, it would
+    be stopped. Trials that should be stopped have no gate.
     """
     gates = code.parent / "gates"
     gates.mkdir()

@@ -1,4 +1,4 @@
-"""What cannot be used is refused in one sentence, wherever it comes in, and leaves nothing behind."""
+"""Unusable input is refused with one sentence, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """A daemon that serves, and lives through everything that it is sent."""
+    """A serving daemon that must survive all requests."""
     with command_line(tmp_path_factory.mktemp("served")) as line:
         daemon = line.serve("--port", "0")
         yield line
@@ -78,7 +78,7 @@ def test_gpus_without_a_driver_are_refused(served: CommandLine) -> None:
     assert code == 2 and "trialGpuNumber" in line
 
 
-def test_text_that_is_no_config_is_refused(served: CommandLine) -> None:
+def test_text_that_is_not_a_config_is_refused(served: CommandLine) -> None:
     path = served.folder / "wrong.yml"
     for text, line in (("a: [1, 2\nb: 3\n", 2), ("- 1\n", 0), ("", 0), ("\0", 0), ("a: *b\n", 1)):
         path.write_text(text)
@@ -252,7 +252,7 @@ def test_malformed_request_is_refused(served: CommandLine) -> None:
         (b"[" * 100_000, "nested too deep"),
     ],
 )
-def test_body_that_is_no_experiment_is_refused(served: CommandLine, body: bytes, words: str) -> None:
+def test_body_that_is_not_an_experiment_is_refused(served: CommandLine, body: bytes, words: str) -> None:
     with _unchanged(served), _listener(served) as client:
         answer = client.post("/api/v1/experiments", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and words in answer.json()["error"]
@@ -299,7 +299,7 @@ def test_listener_with_a_token_requires_it(nnictl: CommandLine) -> None:
 
 
 class _unchanged:
-    """Within it no experiment comes about: no folder, no entry, no process but a keeper that looked at the machine."""
+    """Check that its block creates no folder, entry or process, except a keeper that checks the machine."""
 
     def __init__(self, line: CommandLine) -> None:
         self._line = line
@@ -312,7 +312,7 @@ class _unchanged:
             *before, children = self._before
             *after, _ = self._picture()
             assert after == before
-            # What looks at the machine ends by itself, and a keeper's process is none yet when it is made.
+            # The machine check exits on its own, and a new keeper process is not yet recognisable.
             until(lambda: set(self._children()) <= set(children))
 
     def _picture(self) -> tuple[Any, ...]:

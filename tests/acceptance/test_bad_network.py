@@ -1,4 +1,4 @@
-"""Runners behind a slow network in which every tenth request fails: nothing lost, nothing twice, in order."""
+"""Runners on a slow network in which every tenth request fails: no result is lost, duplicated or out of order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_no_trial_is_lost_on_a_slow_and_lossy_network(code: Path, tmp_path: Path
             trialConcurrency=24,
         )
         work.wait(200)
-        work.check("push")  # while the network is there: logs come after the end
+        work.check("push")  # while the network still works: logs arrive after the end
     assert network.requests > 24 * 4
     for fault in bad_network.FAILURES:
         assert sum(count for (_, name), count in network.met.items() if name == fault.name) > 3

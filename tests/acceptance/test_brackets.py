@@ -1,4 +1,4 @@
-"""Hyperband and BOHB with a daemon that is killed in a bracket, and trials that fail: the brackets are as published."""
+"""Hyperband and BOHB with failing trials and a daemon that is killed in a bracket: brackets are as published."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config(section: str, tuner: dict[str, Any], trials: int) -> dict[str, Any]:
 
 
 def killed_in_the_first_round(daemon: Daemon, code: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The trials of an experiment, by number, of which the daemon was killed when five had ended and four ran."""
+    """Trials of an experiment by number; its daemon was killed when five had ended and four ran."""
     gates = code.parent / "gates"
     gates.mkdir()
     id_ = daemon.create(fields, code, {"GATES": str(gates)})
@@ -46,7 +46,7 @@ def budgets(trials: list[dict[str, Any]]) -> list[float]:
     return [trial["parameters"]["TRIAL_BUDGET"] for trial in trials]
 
 
-def test_brackets_of_hyperband_go_on_where_they_were(daemon: Daemon, code: Path) -> None:
+def test_hyperband_brackets_continue_after_restart(daemon: Daemon, code: Path) -> None:
     trials = killed_in_the_first_round(daemon, code, config("advisor", HYPERBAND, 22))
     assert budgets(trials) == [1] * 9 + [3] * 3 + [9] + [3] * 5 + [9] + [9] * 3
     first, promoted = trials[:9], trials[9:12]
@@ -54,8 +54,8 @@ def test_brackets_of_hyperband_go_on_where_they_were(daemon: Daemon, code: Path)
     assert len(good) == 7 and [trial["parameters"]["x"] for trial in promoted] == good[:3]
 
 
-def test_brackets_of_bohb_go_on_where_they_were(daemon: Daemon, code: Path) -> None:
-    """Side by side: the first rounds of all brackets are full before a new cycle begins."""
+def test_bohb_brackets_continue_after_restart(daemon: Daemon, code: Path) -> None:
+    """BOHB fills the first rounds of all brackets before it starts a new cycle."""
     trials = killed_in_the_first_round(daemon, code, config("tuner", BOHB, 22))
     found = Counter(budgets(trials))
     assert budgets(trials)[:9] == [1] * 9 and found[3] >= 8 and found[9] >= 4

@@ -1,4 +1,4 @@
-"""Machines drained and added, and a service removed, under a real daemon that is killed: no job is lost."""
+"""Draining and adding machines and removing a service, with daemon kills: no job is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of `python -m tests.chaos`: trials on three machines while all that can break does."""
+"""A sample of `python -m tests.chaos`: trials on three machines under random faults."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-#: The faults are the same in every run of the gate; NNI_CHAOS_SEED=7 for others, as `python -m tests.chaos` has them.
+#: Every run has the same faults; NNI_CHAOS_SEED=7 selects others, like `python -m tests.chaos --seed 7`.
 SEED = int(os.environ.get("NNI_CHAOS_SEED") or 551965)
 TRIALS = 100
-#: Seconds after which nothing breaks any more.
+#: Seconds after which faults end.
 LIMIT_S = 60.0
 
 

@@ -1,4 +1,4 @@
-"""A trial's checkpoints outlive its attempts: what was counted is not counted again, whatever takes the job away."""
+"""Checkpoints outlive attempts: no step is repeated, however the job is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.storage_places import folder_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
-#: How far the trial counts, and after which steps its job is taken away.
+#: Number of steps of the trial, and the steps after which its job is lost.
 UNTIL, TAKEN = 100, (16, 33, 34, 60, 99)
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
@@ -54,17 +54,17 @@ class Counting:
         return [entry for entry in map(json.loads, lines) if entry["event"] == event]
 
     def pid_at(self, step: int) -> int:
-        """The process that waits after this step, once there is one."""
+        """Wait for the process that waits after this step."""
         self.daemon.wait_for(self.id, lambda _: any(entry["step"] == step for entry in self.notes("waits")))
         return int(self.notes("waits")[-1]["pid"])
 
     def take_away(self, takers: list[Callable[[int], object]]) -> None:
-        """Takes the job away after each step at which it waits."""
+        """Remove the job after each step at which it waits."""
         for step, take in zip(TAKEN, takers, strict=True):
             take(self.pid_at(step))
 
     def check(self, checkpoint: Callable[[str], Path]) -> None:
-        """It ended well, in six attempts that did each step once; `checkpoint`: its folder, by the trial's id."""
+        """Check that six attempts ran each step once and the trial succeeded. `checkpoint`: folder, by trial id."""
         self.daemon.wait(self.id, "DONE", timeout_s=60)
         (trial,) = self.daemon.trials(self.id)
         assert (trial["status"], trial["finalValue"], trial["attempt"]) == ("SUCCEEDED", UNTIL, len(TAKEN) + 1)
@@ -79,7 +79,7 @@ def _kill(pid: int) -> None:
     os.killpg(os.getpgid(pid), signal.SIGKILL)
 
 
-def test_local_job_taken_away_five_times_goes_on(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_local_job_continues_after_five_losses(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Counting(daemon, tmp_path, code, {"platform": "local"}, maxTrialRetries=5)
 
     def with_keeper(pid: int) -> None:
@@ -101,8 +101,10 @@ def test_local_job_taken_away_five_times_goes_on(daemon: Daemon, code: Path, tmp
     run.check(lambda trial: daemon.data / run.id / "trials" / f"{trial}-checkpoint")
 
 
-def test_pod_deleted_five_times_goes_on(listening: Daemon, cluster: FakeCluster, code: Path, tmp_path: Path) -> None:
-    """On storage that pods mount; each time the whole pod is gone."""
+def test_pod_continues_after_five_deletions(
+    listening: Daemon, cluster: FakeCluster, code: Path, tmp_path: Path
+) -> None:
+    """The checkpoint is on storage that pods mount; each loss removes the whole pod."""
     role = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
     service = {
         "platform": "kubeflow",
@@ -127,9 +129,10 @@ def test_pod_deleted_five_times_goes_on(listening: Daemon, cluster: FakeCluster,
 
 
 def test_hyperband_hands_checkpoints_from_one_budget_to_the_next(daemon: Daemon, tmp_path: Path) -> None:
-    """Each trial trains up to its budget, from where the trial with less budget had come; one attempt is taken away.
+    """Each trial trains up to its budget, from the checkpoint of the trial with less budget. One attempt is lost.
 
-    What each left goes when no budget can need it any more."""
+    A checkpoint is removed when no budget needs it.
+    """
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.sh").write_text(
@@ -168,8 +171,8 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $x}" >> "$NNI_OUTBOX"
     assert [one for one in found if one not in retried] == sorted([*((x, 3, 1) for x in best[:3]), (best[0], 9, 3)])
 
 
-def test_only_the_best_keep_their_checkpoints_though_the_daemon_is_killed(daemon: Daemon, code: Path) -> None:
-    """What a trial of its own failure left stays, too."""
+def test_only_best_checkpoints_are_kept_across_daemon_kills(daemon: Daemon, code: Path) -> None:
+    """The checkpoint of a failed trial is kept, too."""
     command = """echo state > "$NNI_CHECKPOINT_DIR/state"; [ "$NNI_TRIAL_SEQ_ID" != 3 ] || exit 1
 echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
     config = {
@@ -210,10 +213,10 @@ def _service(machines: list[RealMachine], drained: RealMachine | None = None, **
     return {"platform": "remote", "machineList": entries, **fields}
 
 
-def test_machine_taken_away_five_times_the_other_one_goes_on(
+def test_other_machine_continues_after_five_losses(
     daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
-    """Each time the machine with the trial takes no more, and its checkpoint is brought to the other one."""
+    """Each time the trial's machine is drained, and its checkpoint is copied to the other machine."""
     run = Counting(daemon, tmp_path, code, _service(machines), python="python3", maxTrialRetries=5)
 
     def to_the_other(pid: int) -> None:
@@ -229,7 +232,7 @@ def test_machine_taken_away_five_times_the_other_one_goes_on(
     assert all(folder.is_dir() for folder in folders), "it was on both machines"
 
 
-def test_checkpoint_of_a_machine_out_of_reach_is_missed_in_a_sentence(
+def test_checkpoint_on_an_unreachable_machine_is_named(
     daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
     service = _service(machines, machineGracePeriod="1s")

@@ -1,4 +1,4 @@
-"""Code directories on their way to trials elsewhere: what arrives, and what is refused before anything is made."""
+"""Code directories that are sent to trials elsewhere: received files, and refusals before creation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 MIB = 1 << 20
 LISTER = Path(__file__).with_name("trials") / "lister.py"
-#: Below the code directory: what is written there, and whether it travels.
+#: Files in the code directory: content, and whether they are sent.
 TREE: dict[str, tuple[str, bool]] = {
     ".nniignore": ("*.log\n!keep.log\n/data/*\n!/data/small.csv\n.venv/\n", True),
     "train.log": ("x", False),
@@ -69,7 +69,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
-def test_trial_sees_the_code_as_it_was_sent(shared: Daemon, tree: Path, notes: Path, channel: str) -> None:
+def test_trial_runs_the_code_that_was_sent(shared: Daemon, tree: Path, notes: Path, channel: str) -> None:
     expected = {"lister.py": str(LISTER.stat().st_size), "logs/deep": "folder", "logs": "folder", "data": "folder"}
     for name, (text, travels) in TREE.items():
         path = tree / name
@@ -104,7 +104,7 @@ def test_trial_sees_the_code_as_it_was_sent(shared: Daemon, tree: Path, notes: P
 def test_largest_allowed_number_of_files_is_sent(shared: Daemon, tree: Path, notes: Path) -> None:
     for number in range(1998):
         (tree / f"{number}.txt").touch()
-    (tree / "big").write_bytes(os.urandom(32 * MIB))  # which no compression makes small
+    (tree / "big").write_bytes(os.urandom(32 * MIB))  # incompressible
     config = {**_config(tree, notes), "maxTrialNumber": 1}
     id_ = shared.create(config, tree, ENVIRONMENT)
     shared.wait(id_, "DONE", timeout_s=100)
@@ -156,7 +156,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("spoil", BAD)
-def test_code_that_cannot_be_packed_is_refused_before_anything_is_made(
+def test_unpackable_code_is_refused_and_nothing_is_created(
     served: CommandLine, tree: Path, notes: Path, spoil: Callable[[Path], str]
 ) -> None:
     words = spoil(tree)
@@ -184,6 +184,6 @@ def test_ignored_files_do_not_count(served: CommandLine, tree: Path, notes: Path
 
 
 def _traces(served: CommandLine) -> tuple[list[str], list[str]]:
-    """What an experiment leaves at once: its folder, and its entry in the index."""
+    """Immediate traces of an experiment: its folder, and its entry in the index."""
     entries = [entry["id"] for entry in served.daemon.call("GET", "/experiments")["experiments"]]
     return sorted(path.name for path in served.data.iterdir()), entries

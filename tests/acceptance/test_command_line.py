@@ -1,4 +1,4 @@
-"""`nnictl` and `nni-manager` as real processes on a data directory of their own: what they say, do and leave."""
+"""`nnictl` and `nni-manager` as real processes with their own data directory: output, effects and leftovers."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ FAIL = "echo nothing works >&2; exit 3"
 
 @pytest.fixture
 def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
-    """Nothing runs yet."""
+    """A command line without a daemon."""
     with command_line(tmp_path) as line:
         yield line
 
 
 @pytest.fixture(params=["started by itself", "serve"])
 def either(request: pytest.FixtureRequest, nnictl: CommandLine) -> CommandLine:
-    """The first command starts a daemon, or one serves already."""
+    """A command line whose first command starts a daemon, or with a serving one."""
     if request.param == "serve":
         nnictl.serve()
     return nnictl
 
 
-#: Takes its time until it can be asked.
+#: Starts slowly.
 SLOW_TUNER = """import time
 import nni.tuner
 
@@ -75,7 +75,7 @@ def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> 
     assert nnictl.traces() == []
 
 
-def test_foreground_fails_where_no_trial_succeeds(nnictl: CommandLine) -> None:
+def test_foreground_fails_if_no_trial_succeeds(nnictl: CommandLine) -> None:
     done = nnictl.run("create", "-c", nnictl.config(trialCommand=FAIL), "-f")
     id_ = id_in(done.stdout)
     assert done.returncode == 1
@@ -87,7 +87,7 @@ def test_foreground_fails_where_no_trial_succeeds(nnictl: CommandLine) -> None:
     assert nnictl.good("trial", "ls", id_).count("exit code 3") == 4
 
 
-def test_foreground_ends_on_hold_and_goes_on_when_resumed(nnictl: CommandLine) -> None:
+def test_foreground_ends_on_hold_and_continues_after_resume(nnictl: CommandLine) -> None:
     gate = nnictl.folder / "mended"
     command = f"if [ ! -e {gate} ]; then {FAIL}; fi; {REPORT}"
     done = nnictl.run("create", "-c", nnictl.config(trialCommand=command, maxTrialNumber=12), "-f")
@@ -102,7 +102,7 @@ def test_foreground_ends_on_hold_and_goes_on_when_resumed(nnictl: CommandLine) -
 
 
 def test_foreground_ends_on_an_error(nnictl: CommandLine) -> None:
-    """No cause of an error can be staged on this machine, so the state itself is."""
+    """An error cannot be caused on this machine, so the test sets the state."""
     with nnictl.start("create", "-c", nnictl.config(trialCommand=RUN_ON), "-f") as process:
         id_ = _id_of(process)
         state_of(nnictl.daemon, id_, RUNNING=2)
@@ -127,8 +127,8 @@ def test_interrupt_stops_experiment_and_daemon(nnictl: CommandLine) -> None:
     assert f"{id_}  " in (listed := nnictl.good("experiment", "list", "--all")) and "STOPPED" in listed
 
 
-def test_interrupt_while_the_experiment_is_being_made_stops_it(nnictl: CommandLine) -> None:
-    """The daemon goes on with what it was asked, so the command waits for its answer."""
+def test_interrupt_during_creation_stops_the_experiment(nnictl: CommandLine) -> None:
+    """The daemon completes the request, so the command waits for its answer."""
     (nnictl.folder / "slow.py").write_text(SLOW_TUNER)
     tuner = {"codeDirectory": ".", "className": "slow.Slow"}
     with nnictl.start("create", "-c", nnictl.config(tuner=tuner, trialCommand=RUN_ON), "--foreground") as process:
@@ -145,7 +145,7 @@ def test_interrupt_while_the_experiment_is_being_made_stops_it(nnictl: CommandLi
 # In the background
 
 
-def test_a_daemon_that_is_about_to_end_leaves_new_experiments_to_the_next(nnictl: CommandLine) -> None:
+def test_ending_daemon_leaves_new_experiments_to_the_next(nnictl: CommandLine) -> None:
     for _ in range(6):
         with nnictl.start("stop", "--all") as stopping:
             nnictl.good("create", "--config", nnictl.config(trialCommand=RUN_ON))
@@ -206,7 +206,7 @@ def test_log_follows_a_trial_to_its_end(nnictl: CommandLine) -> None:
     nnictl.good("stop", "--all")
 
 
-def test_config_check_judges_without_a_daemon(nnictl: CommandLine) -> None:
+def test_config_check_needs_no_daemon(nnictl: CommandLine) -> None:
     good = nnictl.config()
     assert nnictl.run("config", "check", good).stdout == f"{good}: valid; at most 4 trials of Random on local\n"
     wrong = nnictl.config("wrong.yml", trialConcurency=2, maxTrialNumber="many")
@@ -353,7 +353,7 @@ def test_sigterm_leaves_jobs_to_the_next_daemon(nnictl: CommandLine) -> None:
 
 
 def test_another_interpreter_path_does_not_matter(nnictl: CommandLine) -> None:
-    """Files in the folder of a config never stand for modules of ours."""
+    """Files in the folder of a config never shadow our modules."""
     for name in ("click.py", "json.py", "nni_manager.py", "trial_runner.py"):
         (nnictl.folder / name).write_text("raise SystemExit('the wrong module')\n")
     nnictl.good("create", "-c", nnictl.config(), "--foreground")

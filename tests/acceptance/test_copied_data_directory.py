@@ -1,4 +1,4 @@
-"""A data directory that was copied while its daemon and trials were at work."""
+"""A data directory that was copied while its daemon and trials ran."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ pytestmark = pytest.mark.acceptance
 
 @pytest.fixture
 def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon in waiting: its data directory is there once the test has copied it."""
+    """A daemon that is not started yet; the test copies its data directory."""
     (tmp_path / "second").mkdir()
     copy = Daemon(tmp_path / "second" / "data")
     yield copy
     copy.terminate()
 
 
-def test_what_is_done_in_a_copy_leaves_the_original_alone(
-    daemon: Daemon, copy: Daemon, code: Path, tmp_path: Path
-) -> None:
+def test_actions_in_a_copy_do_not_change_the_original(daemon: Daemon, copy: Daemon, code: Path, tmp_path: Path) -> None:
     enough = tmp_path / "enough"
     id_ = daemon.create(_config(enough), code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
@@ -46,7 +44,7 @@ def test_what_is_done_in_a_copy_leaves_the_original_alone(
     assert [(trial["status"], trial["attempt"]) for trial in daemon.trials(id_)] == [("SUCCEEDED", 1)] * 2
 
 
-def test_a_copy_that_would_use_the_original_keeper_does_not_start(daemon: Daemon, tmp_path: Path) -> None:
+def test_copy_that_would_use_the_original_keeper_is_refused(daemon: Daemon, tmp_path: Path) -> None:
     data = tmp_path / "second"
     (daemon.data / "keeper").mkdir(exist_ok=True)
     shutil.copytree(daemon.data, data, ignore=shutil.ignore_patterns("*.sock", "keeper"))
@@ -60,7 +58,7 @@ def test_a_copy_that_would_use_the_original_keeper_does_not_start(daemon: Daemon
 
 
 def _config(enough: Path) -> dict[str, Any]:
-    """Trials that end once the file is there."""
+    """Trials that end when the file exists."""
     report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

@@ -1,5 +1,6 @@
-"""The digits example moved to each service of others; its daemon is killed in the middle, then it is stopped and
-resumed. Every trial has the result that its own parameters give.
+"""The digits example on each cluster platform: its daemon is killed, then it is stopped and resumed.
+
+Every trial has the result of its own parameters.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from tests.thorough import besides
 from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
-#: NNI_DIGITS_TRIALS=16 for as many as the example has.
+#: NNI_DIGITS_TRIALS=16: the number in the example.
 TRIALS = int(os.environ.get("NNI_DIGITS_TRIALS", "2"))
 EPOCHS = 15
 #: The service that `make test` runs.
 _CLUSTER = "kubeflow"
-#: Where trials have scikit-learn, which is the same everywhere and most of what they cost: at one service, or at all
-#: when there are many trials.
+#: Services with the real scikit-learn, which takes most of a trial's time: one service, or all if there are many
+#: trials.
 _REAL = ("openpai",) if TRIALS == 2 else tuple(SERVICES)
 Images = Callable[[bool], dict[str, str]]
-#: The example without any of ours: what it reports after each epoch.
+#: The example without nni_manager: prints the result of each epoch.
 _ALONE = """
 import json, runpy, sys, types
 told, nni = [], types.ModuleType("nni")
@@ -45,7 +46,7 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
-    """Variables of the images of all services: with scikit-learn, or without."""
+    """Variables of the images, with or without scikit-learn."""
     folder = tmp_path_factory.mktemp("image")
     return cache(lambda is_real: image(folder / "packages") if is_real else small_image(folder / "small"))
 
@@ -74,7 +75,7 @@ def _run_to_the_end(daemon: Daemon, platform: str, service: Service, packages: s
 
 
 def _config(platform: str, service: Service) -> dict[str, Any]:
-    """The same proposals everywhere; one trial less at a time than there are, so that it ends while others run."""
+    """The same proposals everywhere; one concurrent trial less than the total, so that one ends while others run."""
     config = example(platform)
     config["trainingService"] |= {"nniManagerIp": "127.0.0.1", **service.section}
     tuner = {"name": "TPE", "classArgs": {"optimize_mode": "maximize", "seed": 1}}
@@ -89,7 +90,7 @@ def _kill_in_the_middle(daemon: Daemon, id: str) -> None:
 
 
 def _stop_in_the_middle(daemon: Daemon, id: str, service: Service) -> None:
-    """Between one trial's end and another's; then nothing runs there."""
+    """Kill the daemon between the ends of two trials."""
 
     def is_middle(_: dict[str, Any]) -> bool:
         return bool(daemon.trials(id, status="SUCCEEDED") and daemon.trials(id, status="RUNNING"))
@@ -112,7 +113,7 @@ def _check_results(daemon: Daemon, id: str, packages: str) -> None:
 
 
 def _check_jobs(daemon: Daemon, id: str, service: Service) -> None:
-    """One for each attempt; all are over, and so is what they started."""
+    """Check that each attempt has one job, and that all jobs and their processes have ended."""
     attempts = picked(daemon.attempts(id), "trialId", "number")
     until(lambda: all(service.jobs().values()), within_s=90)
     assert len(service.jobs()) == len(attempts) == len(set(attempts)), (service.jobs(), attempts)
@@ -121,7 +122,7 @@ def _check_jobs(daemon: Daemon, id: str, service: Service) -> None:
 
 @cache
 def _accuracies(parameters: str, packages: str) -> list[float]:
-    """What the example reports with these parameters, after each epoch, where these packages are."""
+    """Results of the example after each epoch, with these parameters and packages."""
     command = [sys.executable, "-c", _ALONE, str(CONFIGS / "digits" / "trial.py"), parameters]
     environment = {**os.environ, "PYTHONPATH": packages}
     told: list[float] = json.loads(subprocess.run(command, check=True, capture_output=True, env=environment).stdout)

@@ -1,4 +1,4 @@
-"""A daemon with jobs of a fake DLWorkspace: lost answers, a killed daemon, results through the home folder alone."""
+"""A daemon with jobs on a fake DLWorkspace: lost answers, a killed daemon, results only through the home folder."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_results_arrive_through_the_home_folder(
     assert_every_trial_has_its_own_result(shared, id, 2)
 
 
-def test_password_is_rotated_while_trials_run_and_none_is_lost(shared: Daemon, fake: FakeProcess, code: Path) -> None:
+def test_password_rotation_loses_no_running_trial(shared: Daemon, fake: FakeProcess, code: Path) -> None:
     fake.control("behaviour", hold=True)
     id = create(shared, fake, code, 3, "127.0.0.1")
     until(lambda: len(fake.control("jobs")) == 3, within_s=30)

@@ -1,4 +1,4 @@
-"""`nni-manager doctor` on this machine, as its users start it; and nothing of it is left."""
+"""`nni-manager doctor` on this machine as a separate process; it leaves nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 def examined(line: CommandLine, *words: object) -> tuple[int, dict[str, Any]]:
-    """Exit code, and the findings by what was looked at; of several the last."""
+    """Exit code, and findings by subject; the last of several."""
     done = line.run("doctor", "--json", *words, program="nni-manager")
     assert done.stderr == "", done.stderr
     return done.returncode, {finding["check"]: finding for finding in json.loads(done.stdout)}
@@ -43,7 +43,7 @@ def test_fresh_machine_passes_and_is_unchanged(line: CommandLine) -> None:
     until(lambda: processes_of("nni-doctor-") == [])
 
 
-def test_running_daemon_is_reported_in_readable_text_and_not_disturbed_and_a_killed_one_is_reported(
+def test_running_and_killed_daemons_are_reported(
     line: CommandLine,
 ) -> None:
     served = line.serve("--host", "127.0.0.1", "--port", "0")

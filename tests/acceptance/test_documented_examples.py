@@ -1,4 +1,4 @@
-"""Documented examples run as they are printed, in a network and mounts of their own."""
+"""Documented examples run verbatim, with their own network and mounts."""
 
 from __future__ import annotations
 

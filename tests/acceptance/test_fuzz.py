@@ -1,4 +1,4 @@
-"""A short fuzz of everything that listens; ``python -m tests.fuzz`` is the long one."""
+"""A short fuzz of all listeners; ``python -m tests.fuzz`` is the long one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 
 from tests.fuzz.run import run
 
-#: For each group of routes: a quarter of a minute altogether.
+#: Calls per group of routes; a quarter of a minute in total.
 CALLS = 60
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore")  # of what makes the calls up, not of ours
+@pytest.mark.filterwarnings("ignore")  # warnings of the generator of calls, not of ours
 def test_daemon_survives_made_up_calls() -> None:
     reports = list(run(CALLS, seed=20))
     assert {"experiments", "trials", "results", "logs", "daemon", "nni", "malformed"} <= {

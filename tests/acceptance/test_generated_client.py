@@ -1,4 +1,4 @@
-"""A client that a generator makes of the API's description, used on a real daemon."""
+"""A client generated from the API's description, used on a real daemon."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.live_daemon import Daemon
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 PACKAGE = "made_client"
-#: What the generator may leave out: bodies of the same calls that are YAML.
+#: Parts that the generator may omit: YAML bodies of the same calls.
 KNOWN_WARNINGS = ("application/yaml", "text/yaml", "application/x-yaml", "application/gzip")
 CONFIG = {
     "searchSpace": {"x": {"_type": "choice", "_value": [1, 2]}},
@@ -31,7 +31,7 @@ CONFIG = {
 
 @pytest.fixture
 def generated(listening: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str]]:
-    """The modules of a client by their names, and the address of the daemon."""
+    """The modules of a client by name, and the daemon's address."""
     with listening.client() as client:
         document = client.get("/api/v1/openapi.json").json()
         service = next(one for one in client.get("/api/v1/daemon").json()["listeners"] if one["kind"] == "service")

@@ -1,4 +1,4 @@
-"""Trials on this machine's GPUs, which a fake driver shows: their own, never one too many, and why they wait."""
+"""Trials on GPUs of this machine, simulated by a fake driver: assignment, limits and wait reasons."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
-#: NNI_KILLS=20 for as many as a release is judged by.
+#: NNI_KILLS=20: the number for a release.
 KILLS = int(os.environ.get("NNI_KILLS", "4"))
 TRIALS = 6 + 2 * KILLS
-#: Seconds for which a card may be free while the daemon is ready and a trial waits.
+#: Maximum seconds that a card is free while the daemon is ready and a trial waits.
 MOST_IDLE_S = 2.5
-#: Seconds until a wait reason says what has changed.
+#: Maximum seconds until a wait reason is up to date.
 MOST_STALE_S = 5.0
 
 
@@ -42,10 +42,8 @@ def daemon(tmp_path: Path, driver: FakeDriver) -> Iterator[Daemon]:
         yield daemon
 
 
-def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
-    daemon: Daemon, code: Path, driver: FakeDriver
-) -> None:
-    """One has a card to itself, the other shares with one more of its own kind."""
+def test_two_experiments_share_all_cards_across_daemon_kills(daemon: Daemon, code: Path, driver: FakeDriver) -> None:
+    """One experiment uses whole cards; the other puts two of its trials on a card."""
     alone = daemon.create(_config("1.3", TRIALS), code, ENVIRONMENT)
     sharing = daemon.create(_config("1.9", TRIALS, maxTrialNumberPerGpu=2), code, ENVIRONMENT)
 
@@ -135,7 +133,7 @@ def _body(daemon: Daemon, code: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _somebody() -> Iterator[int]:
-    """A process that is none of ours."""
+    """A foreign process."""
     with subprocess.Popen(["sleep", "600"]) as process:
         try:
             yield process.pid
@@ -144,5 +142,5 @@ def _somebody() -> Iterator[int]:
 
 
 def _why(daemon: Daemon, id: str) -> str:
-    """Of its only trial."""
+    """Wait reason of its only trial."""
     return "".join(trial["wait"]["sentence"] for trial in daemon.trials(id) if trial["wait"])

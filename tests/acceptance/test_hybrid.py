@@ -1,4 +1,4 @@
-"""One experiment on four training services: one goes away and comes back, one is out of room, one is gone for good."""
+"""One experiment on four training services: one is away for a while, one is full, one is lost permanently."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.waiting import until
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIALS = 60
-#: Intermediate results tell which service's command ran.
+#: Intermediate results identify the service whose command ran.
 SERVICES = {"local": 1, "remote": 2, "remote-2": 3, "openpai": 4}
 _GONE_SOON = {"trialConcurrency": 2, "machineGracePeriod": "2s"}
 
 
 class Hybrid:
-    """The places, and what each service has of its own: command, code, GPU number, concurrency."""
+    """The services' places, and their own settings: command, code, GPU number, concurrency."""
 
     def __init__(self, folder: Path, fake: FakeProcess) -> None:
         self.folder = folder
@@ -37,7 +37,7 @@ class Hybrid:
         self.set_token("t0ken", "reset")
 
     def set_token(self, token: str, verb: str = "users") -> None:
-        """The only one that is accepted; `reset`: by a cluster without jobs."""
+        """Set the only valid token; `reset`: of a cluster without jobs."""
         self.fake.control(verb, users={"alice": {"tokens": [token]}}, storages={"team-nfs": str(self.nfs)})
 
     def _folder(self, name: str) -> Path:
@@ -45,7 +45,7 @@ class Hybrid:
         return self.folder / name
 
     def config(self, *machines: RealMachine) -> dict[str, Any]:
-        """`machines`: of the two services over SSH, which are left out without."""
+        """`machines`: of the two SSH services; without machines these are left out."""
         pai = {
             "host": self.fake.address,
             "username": "alice",
@@ -112,7 +112,7 @@ def test_outages_of_several_services_cost_no_trial(shared: Daemon, hybrid: Hybri
     asyncio.run(comes_back.stop())
     until(lambda: {"remote", "remote-2"} <= _away(shared, id_), within_s=20)
     ended = _ended(shared, id_, "local", "openpai")
-    until(lambda: _ended(shared, id_, "local", "openpai") >= ended + 4)  # the others go on
+    until(lambda: _ended(shared, id_, "local", "openpai") >= ended + 4)  # the others continue
     asyncio.run(comes_back.start())
     state = shared.wait(id_, "DONE", timeout_s=90)
     assert state["hold"] is None
@@ -143,7 +143,7 @@ def test_expired_token_is_replaced_without_losing_trials(shared: Daemon, hybrid:
     hybrid.set_token("another")
     until(lambda: "refuses" in _sentence(shared, id_, "openpai"))
     ended = _ended(shared, id_, "local")
-    until(lambda: _ended(shared, id_, "local") >= min(ended + 2, 9))  # it goes on
+    until(lambda: _ended(shared, id_, "local") >= min(ended + 2, 9))  # it continues
     assert shared.status(id_)["hold"] is None
     hybrid.fake.control("behaviour", hold=False)
     _update_credentials(shared, id_, PAI_TOKEN="another")
@@ -171,7 +171,7 @@ def test_lost_service_delays_neither_the_others_nor_a_stop(shared: Daemon, hybri
 
 
 def _check(daemon: Daemon, id_: str) -> None:
-    """Every trial has its own result, and ran the command of its service; only what is gone cost attempts."""
+    """Check each trial's result and its service's command; only the lost service may cost attempts."""
     trials = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
     assert trials == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]
     attempts = daemon.attempts(id_)
@@ -196,7 +196,7 @@ def _ended(daemon: Daemon, id_: str, *services: str) -> int:
 
 
 def _away(daemon: Daemon, id_: str) -> set[str]:
-    """Services with an unreachable machine, as the API shows them."""
+    """Services with an unreachable machine, in the API."""
     return {one["name"] for one in daemon.status(id_)["services"] if "unreachable since" in one["sentence"]}
 
 

@@ -1,6 +1,6 @@
-"""The daemon killed again and again while trials run: nothing lost, nothing twice, every pair right.
+"""Repeated daemon kills while trials run: no result is lost, duplicated or assigned to the wrong trial.
 
-The moments are those of the store, which is therefore looked at itself: an intent in it, and a commit half written.
+Kills happen at states of the store, which the test therefore reads directly: a stored intent, a half-written commit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(180)]
 
-#: NNI_KILLS=24 for as many as a release is judged by.
+#: NNI_KILLS=24: the number for a release.
 KILLS = int(os.environ.get("NNI_KILLS", "8"))
-#: More than can end between two kills.
+#: More trials than can end between two kills.
 TRIALS = 8 + 8 * KILLS
 
 
@@ -47,7 +47,7 @@ def test_killed_daemons_lose_and_double_no_result(daemon: Daemon, code: Path, tm
 
 
 def _moments() -> list[Callable[[Daemon, str], None]]:
-    """As many of each kind, in any order."""
+    """The same number of each kind, in random order."""
     kinds = [_any_moment, _between_intent_and_spawn, _between_spawn_and_record, _during_a_commit]
     moments = [kinds[number % len(kinds)] for number in range(KILLS)]
     random.shuffle(moments)
@@ -60,14 +60,14 @@ def _any_moment(daemon: Daemon, id_: str) -> None:
 
 
 def _between_intent_and_spawn(daemon: Daemon, id_: str) -> None:
-    """The keeper is frozen, so that an intent is in the store and its job is not started."""
+    """The keeper is frozen: the store contains an intent whose job is not started."""
     with _frozen(daemon.keeper_pid()):
         _wait_for_intent(daemon, id_)
         daemon.kill()
 
 
 def _between_spawn_and_record(daemon: Daemon, id_: str) -> None:
-    """The job is started; its handle cannot be stored because the database is locked."""
+    """The job is started, but the locked database cannot store its handle."""
     with contextlib.closing(sqlite3.connect(daemon.data / id_ / "db" / "nni.sqlite", timeout=20)) as blocker:
         with _frozen(daemon.keeper_pid()):
             _wait_for_intent(daemon, id_)
@@ -78,9 +78,9 @@ def _between_spawn_and_record(daemon: Daemon, id_: str) -> None:
 
 
 def _during_a_commit(daemon: Daemon, id_: str) -> None:
-    """No file of the daemon may grow beyond the first page of the next commit, which therefore stays half written."""
+    """Limit the daemon's files to the first page of the next commit, which therefore stays half written."""
     assert daemon.process is not None
-    _wait_for_a_result(daemon, id_)  # a keeper that were started later would be limited, too
+    _wait_for_a_result(daemon, id_)  # a keeper started later would be limited, too
     log, pid = daemon.data / id_ / "db" / "nni.sqlite-wal", daemon.process.pid
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -99,7 +99,7 @@ def _during_a_commit(daemon: Daemon, id_: str) -> None:
 
 
 def _wait_for_a_result(daemon: Daemon, id_: str) -> None:
-    """Until the keeper has brought one, or there are no more to come."""
+    """Wait until the keeper has delivered a result, or none is left."""
     before = len(daemon.results(id_))
     daemon.wait_for(
         id_, lambda state: len(daemon.results(id_)) > before or state["counts"].get("SUCCEEDED", 0) == TRIALS
@@ -122,7 +122,7 @@ def _frozen(pid: int) -> Iterator[None]:
 
 
 def _wait_for_intent(daemon: Daemon, id_: str) -> None:
-    """Until the store holds an intent, or there is nothing more to intend."""
+    """Wait until the store contains an intent, or none can follow."""
     for _ in range(200):
         intents, made = daemon.rows(id_, "SELECT sum(state = 'INTENT'), count(*) FROM attempts")[0]
         if intents or made == TRIALS:
@@ -131,8 +131,10 @@ def _wait_for_intent(daemon: Daemon, id_: str) -> None:
 
 
 def _wait_for_a_spawn(daemon: Daemon, id_: str) -> None:
-    """Until the keeper has started a job of which the store holds the intent alone, or none can be started: the only
-    intent waits for the end of another trial, which cannot be stored."""
+    """Wait until the keeper has started a job whose handle is not stored, or none can be started.
+
+    In the latter case the only intent waits for the end of another trial, which cannot be stored.
+    """
     names = [name for (name,) in daemon.rows(id_, "SELECT job_name FROM attempts WHERE state = 'INTENT'")]
     files = [daemon.data / "keeper" / "jobs" / f"{name}.jsonl" for name in names]
     deadline = time.monotonic() + 3

@@ -1,4 +1,4 @@
-"""The keeper killed three times: its jobs go on, the next keeper takes them over, no process is left."""
+"""Three keeper kills: jobs continue, the next keeper takes them over, and no process remains."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeout(120)]
 
-#: Of keepers, one after the other; NNI_KILLS=40 for as many as a release is judged by.
+#: Number of keeper kills; NNI_KILLS=40: the number for a release.
 KILLS = int(os.environ.get("NNI_KILLS", "5"))
-#: More than there will be: a test that has killed its keepers says that there are enough.
+#: More trials than needed: the test ends the experiment after its last kill.
 _MANY = 1000
 
 
@@ -80,20 +80,20 @@ def test_finished_trial_stays_finished_however_many_keepers_die(daemon: Daemon, 
 
 
 def _finish(daemon: Daemon, id_: str) -> int:
-    """No further trial begins; answers how many there were, once all have ended."""
+    """Start no more trials; returns their number after all have ended."""
     daemon.call("PATCH", f"/experiments/{id_}", json={"maxTrialNumber": len(daemon.trials(id_))})
     daemon.wait(id_, "DONE", "ERROR", timeout_s=80)
     return len(daemon.trials(id_))
 
 
 def _wait_for_results(daemon: Daemon, id_: str) -> None:
-    """Until the keeper that runs now has brought some."""
+    """Wait until the current keeper has delivered results."""
     before = len(daemon.results(id_))
     daemon.wait_for(id_, lambda _: len(daemon.results(id_)) > before)
 
 
 def _wait_for_words(notes: Path) -> None:
-    """Waits until trials have reported results while no keeper reads them."""
+    """Wait until trials have reported results that no keeper has read."""
     before, deadline = _lines(notes), time.monotonic() + 20
     while _lines(notes) < before + 8:
         assert time.monotonic() < deadline, "no trial goes on"

@@ -1,4 +1,4 @@
-"""The Kubeflow examples that NNI's users know, on a cluster: as they are but for fewer trials."""
+"""NNI's Kubeflow examples on a cluster, with fewer trials."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with open(os.environ["NNI_OUTBOX"], "a") as file:
 with open(os.path.join(os.environ["NNI_OUTPUT_DIR"], "model"), "w") as file:
     file.write(os.environ["NNI_TRIAL_JOB_ID"])
 """
-#: Where its files lie afterwards, for people; of the exported folder, or of the share.
+#: Documented location of its files: in the exported folder or the share.
 PLACES = {
     "seed-kubeflow-tf.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{place}",
     "seed-kubeflow-pytorch.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{place}",
@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
 
 @pytest.fixture(scope="module")
 def at_home(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon with its cluster named by its environment alone."""
+    """A daemon whose cluster is set only by its environment."""
     environment = {"KUBECONFIG": str(cluster.kubeconfig)}
     with running_daemon(tmp_path_factory.mktemp("home"), *LISTENING, environment=environment) as daemon:
         yield daemon
@@ -85,11 +85,11 @@ def test_documented_example_runs(at_home: Daemon, cluster: FakeCluster, code: Pa
 
 
 def create(daemon: Daemon, code: Path, file: Path) -> str:
-    """The example's text as it is; with a vault, which is none of this cluster's, its key beside it."""
+    """The example's text; if it uses a vault, which this cluster lacks, with an additional storage key."""
     text = file.read_text()
     if "keyVault" in text:
         config: dict[str, Any] = dict(read_file(file).spec.canonical)
-        del config["experimentWorkingDirectory"]  # this user's; the example names none
+        del config["experimentWorkingDirectory"]  # the example has no such field
         (section,) = (
             config["trainingService"] if isinstance(config["trainingService"], list) else [config["trainingService"]]
         )

@@ -1,4 +1,4 @@
-"""Experiments on a cluster, through the daemon: jobs of several pods, each channel, and nothing left."""
+"""Experiments on a cluster, through the daemon: jobs with several pods, each channel, no leftovers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.live_daemon import Daemon, picked
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 TRIALS = 3
-#: Every pod says it, the one that reports is heard; it ends well where the code is.
+#: Every pod writes a result, but only the reporter's counts. Succeeds only if the code is there.
 _COMMAND = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX"; cat said"""
 _POD = {"cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 _ROLE = {**_POD, "replicas": 1, "command": _COMMAND}
@@ -74,10 +74,10 @@ def test_each_trial_has_its_own_result_and_nothing_is_left(
     assert cluster.left(id_) == []
 
 
-def test_results_come_by_exec_where_pods_cannot_reach_the_manager(
+def test_results_come_by_exec_if_pods_cannot_reach_the_manager(
     shared: Daemon, cluster: FakeCluster, tmp_path: Path
 ) -> None:
-    """Nothing is said about channels: each pod tries, and once one has tried in vain the next need not."""
+    """Without a channel setting each pod tries to connect; after one failure the next does not try."""
     section = {**CASES["master and worker"][1], "nniManagerIp": "127.0.0.2"}
     id_ = _done(shared, cluster, tmp_path, section)
     assert picked(shared.attempts(id_), "channel", "number") == [("exec", 1)] * TRIALS

@@ -1,4 +1,4 @@
-"""What befalls an experiment on a cluster, through the daemon: no trial is lost, and none runs twice."""
+"""Faults of experiments on a cluster, through the daemon: no trial is lost, and none runs twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
-#: Seconds that the API server is gone; as a person would wait: two minutes.
+#: Seconds of an API server outage; for a release two minutes.
 OUTAGE_S = float(os.environ.get("NNI_TEST_OUTAGE_S", "2"))
 WATCHES = 100
 _ROLE = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 
 
 class ClusterRun:
-    """An experiment of trials that end on a signal of the test, each with its number as its result."""
+    """An experiment whose trials end on a signal of the test, with their number as result."""
 
     def __init__(self, daemon: Daemon, cluster: FakeCluster, folder: Path) -> None:
         self.daemon, self.cluster, self._folder = daemon, cluster, folder
@@ -69,18 +69,18 @@ class ClusterRun:
         self.id = self.daemon.create(config, code)
 
     def go(self) -> None:
-        """Trials may end."""
+        """Let trials end."""
         self._go.touch()
 
     def restart(self) -> None:
-        """After it was killed."""
+        """Restart the daemon after a kill."""
         self.daemon.start(*LISTENING)
 
     def until_running(self, trials: int) -> None:
         self.daemon.wait_for(self.id, lambda state: state["counts"].get("RUNNING", 0) == trials)
 
     def met(self) -> int:
-        """Requests to the cluster that went wrong so far."""
+        """Number of failed requests to the cluster so far."""
         return int(self.cluster.control("met")["requests"])
 
     def ends(self) -> list[tuple[Any, ...]]:
@@ -88,7 +88,7 @@ class ClusterRun:
         return picked(self.daemon.trials(self.id), "sequenceId", "status", "finalValue")
 
     def check(self, trials: int) -> None:
-        """Every trial ended well, at the first attempt, as the only job that ever was."""
+        """Check that every trial succeeded at its first attempt, with exactly one job."""
         self.daemon.wait(self.id, "DONE", timeout_s=OUTAGE_S + 60)
         assert self.ends() == [(number, "SUCCEEDED", number) for number in range(trials)]
         assert picked(self.daemon.attempts(self.id), "number") == [(1,)] * trials
@@ -98,7 +98,7 @@ class ClusterRun:
 
 @pytest.fixture
 def run_on_own_daemon(cluster: FakeCluster, tmp_path: Path) -> Iterator[ClusterRun]:
-    """With a daemon of its own, to be killed."""
+    """An experiment with its own daemon, to be killed."""
     with running_daemon(tmp_path, *LISTENING) as daemon:
         yield ClusterRun(daemon, cluster, tmp_path)
     cluster.control("clear")
@@ -114,7 +114,7 @@ def cluster_run(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> Iterato
 
 
 def test_daemon_killed_around_each_call_submits_nothing_twice(run_on_own_daemon: ClusterRun) -> None:
-    """Before the create, in a create that is carried out later, between a job and its Secret, and in mid-watch."""
+    """Kills before a create, during a delayed create, between a job and its Secret, and during a watch."""
     around: list[dict[str, Any]] = [
         {"path": "/tfjobs", "drop": "before"},
         {"path": "/tfjobs", "delay": 1.0},
@@ -150,9 +150,11 @@ def test_api_server_outages_and_broken_watches_cost_no_trial(cluster_run: Cluste
     cluster_run.check(3)
 
 
-def test_jobs_of_an_experiment_that_was_stopped_during_an_outage_are_ended_after_it(cluster_run: ClusterRun) -> None:
-    """By the daemon itself, without another experiment there and without a request. Nothing but the API server could
-    tell the jobs to end."""
+def test_jobs_of_a_stop_during_an_outage_end_after_it(cluster_run: ClusterRun) -> None:
+    """The daemon ends the jobs on its own, without a request or another experiment there.
+
+    Only the API server can end these jobs.
+    """
     cluster_run.create(trials=2, at_once=2, channel="exec")
     cluster_run.until_running(2)
     cluster_run.cluster.control("fault", drop="before", times=-1)
@@ -207,7 +209,7 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
 
 
 def test_pod_evicted_before_its_last_delivery_keeps_its_results(cluster_run: ClusterRun) -> None:
-    """The daemon hears nothing while the command ends and the pod goes: what was posted counts, or it is run again."""
+    """The daemon is away while the command ends and the pod vanishes: posted results count, or the trial reruns."""
     cluster_run.create(trials=1, at_once=1, metric_grace="1s")
     cluster_run.until_running(1)
     assert cluster_run.daemon.process is not None
@@ -215,7 +217,7 @@ def test_pod_evicted_before_its_last_delivery_keeps_its_results(cluster_run: Clu
     try:
         (pod,) = (one["metadata"] for one in cluster_run.cluster.objects(PODS, of(cluster_run.id)))
         cluster_run.go()
-        time.sleep(0.5)  # no one sees from outside that the command has ended
+        time.sleep(0.5)  # the end of the command is not visible from outside
         cluster_run.cluster.control("evict", namespace=pod["namespace"], name=pod["name"])
     finally:
         cluster_run.daemon.process.send_signal(signal.SIGCONT)

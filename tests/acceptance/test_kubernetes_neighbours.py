@@ -1,4 +1,4 @@
-"""Experiments of one namespace, of one daemon and of two, and of a real NNI: none touches another's objects.
+"""Experiments in one namespace, of one or two daemons and of a real NNI: none touches another's objects.
 
 The cluster's audit log shows it: the experiment of each object that was requested.
 """
@@ -28,7 +28,7 @@ _NNI = (TFJOBS, PODS, SECRETS, CONFIG_MAPS)
 
 
 class Neighbour:
-    """An experiment of trials that end on a signal of the test; every result is different."""
+    """An experiment whose trials end on a signal of the test; every result is different."""
 
     def __init__(self, daemon: Daemon, kubeconfig: Path, folder: Path, go: Path, *, channel: str, first: int) -> None:
         self.daemon, self._go, self._first = daemon, go, first
@@ -64,7 +64,7 @@ class Neighbour:
         self.daemon.wait_for(self.id, lambda state: state["counts"].get("RUNNING", 0) == TRIALS)
 
     def finish(self) -> None:
-        """Every trial has its own result, at the first attempt."""
+        """Check that every trial has its own result after one attempt."""
         self._go.touch()
         self.daemon.wait(self.id, "DONE", timeout_s=60)
         found = picked(self.daemon.trials(self.id), "status", "finalValue")
@@ -105,7 +105,7 @@ def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluste
         for one in (stays, other):
             assert len(cluster.objects(TFJOBS, of(one.id))) == len(cluster.objects(PODS, of(one.id))) == TRIALS
 
-        daemons["ann"].kill()  # and finds its own again, not the neighbour's
+        daemons["ann"].kill()  # and finds its own jobs again, not the neighbour's
         daemons["ann"].start(*LISTENING)
         for one in (stays, other):
             one.finish()
@@ -117,7 +117,7 @@ def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluste
     assert _nni(cluster) == left_by_nni
 
 
-def test_leftovers_of_a_lost_manager_are_removed_after_confirmation(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_leftovers_of_a_lost_manager_are_removed_on_request(cluster: FakeCluster, tmp_path: Path) -> None:
     shared = cluster.share(tmp_path / "shared")
     with ExitStack() as stack:
         daemons = {}
@@ -160,12 +160,12 @@ def _clean(daemon: Daemon, config: Path, *words: str) -> subprocess.CompletedPro
 
 
 def _owner(entry: dict[str, Any]) -> str | None:
-    """The experiment of the object; None where there was no object."""
+    """The experiment of the object; None: no object."""
     return None if entry["labels"] is None else entry["labels"].get(OURS, "none of ours")
 
 
 def _check(entries: list[dict[str, Any]], user: str, own: set[str]) -> None:
-    """Single objects were its own ones, and lists were asked for with our label."""
+    """Check that requests for single objects were for its own, and that lists used our label."""
     told = [one for one in entries if one["user"] == user and one["resource"] in _KINDS and not one["dryRun"]]
     single = [one for one in told if one["name"]]
     assert {one["verb"] for one in single} >= {"create", "delete"}
@@ -175,7 +175,7 @@ def _check(entries: list[dict[str, Any]], user: str, own: set[str]) -> None:
 
 
 def _put_what_nni_makes(cluster: FakeCluster, experiment_id: str) -> dict[str, str]:
-    """A real NNI's objects under the very kinds, and as if its experiment had the same id; their uids."""
+    """Create objects of a real NNI, of the same kinds and with the same experiment id; returns their uids."""
     labels = {"app": "nni", "expId": experiment_id, "trialId": "xyz", "platform": "kubeflow"}
     pod = {"containers": [{"name": "tensorflow", "image": "example/other:1", "command": ["sleep", "60"]}]}
     replicas = {"Worker": {"replicas": 1, "restartPolicy": "Never", "template": {"spec": pod}}}

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster or a section is said before anything is made: cause, field, and what to do."""
+"""Errors of a cluster or section are reported before anything is created: cause, field and next step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TASK = {key: value for key, value in _ROLE.items() if key != "replicas"} | {
 }
 _FRAMEWORK = {"platform": "frameworkcontroller"}
 LONG = "w" * 64
-#: What is wrong with the section → words of the refusal.
+#: Error in the section → text of the refusal.
 SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown operator": ({**_KUBEFLOW, "operator": "mpi-operator"}, r"operator.*tf-operator.*pytorch-operator"),
     "a master": ({**_KUBEFLOW, "master": _ROLE}, r"trainingService\.master.*has no place with tf-operator; remove it"),
@@ -50,7 +50,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         r"trainingService\.taskRoles\[1\]\.name.*another role is",
     ),
     "no legal namespace": ({**_KUBEFLOW, "namespace": "Team_A"}, r"trainingService\.namespace.*lower case"),
-    "a login that is no JSON": (
+    "a login that is not JSON": (
         {**_KUBEFLOW, "worker": {**_ROLE, "privateRegistryAuthPath": "login"}},
         r"trainingService\.worker\.privateRegistryAuthPath.*is not JSON; give a docker config\.json",
     ),
@@ -76,7 +76,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def create(daemon: Daemon, folder: Path, section: dict[str, Any]) -> dict[str, Any]:
-    """What `create` answers."""
+    """Error of `create`."""
     code = folder / "code"
     code.mkdir(exist_ok=True)
     (code / "login").write_text("user: me")
@@ -101,7 +101,7 @@ def refusal(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[st
 
 
 def stop(daemon: Daemon, id_: str) -> None:
-    """What it made in the cluster goes."""
+    """Remove its objects from the cluster."""
     daemon.call("POST", f"/experiments/{id_}/stop")
     daemon.wait(id_, "STOPPED")
 
@@ -134,7 +134,7 @@ def test_cluster_without_the_operator_is_refused(shared: Daemon, tmp_path: Path)
 
 
 def test_unknown_pod_field_is_a_warning(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """The cluster would drop it without a word."""
+    """The cluster would drop the field silently."""
     section = {**_KUBEFLOW, "podTemplate": {"spec": {"tolerationz": []}}, "kubeconfig": str(cluster.kubeconfig)}
     answer = create(shared, tmp_path, section)
     (warning,) = answer["warnings"]
@@ -143,7 +143,7 @@ def test_unknown_pod_field_is_a_warning(shared: Daemon, cluster: FakeCluster, tm
 
 
 def test_pod_security_of_the_namespace_is_named(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """It is said before the first job, and `podTemplate` can do what is asked."""
+    """It is reported before the first job, and `podTemplate` can satisfy it."""
     meta = {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
     cluster.create_at("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     section = {**_KUBEFLOW, "namespace": "restricted", "channel": "exec", "kubeconfig": str(cluster.kubeconfig)}
@@ -159,7 +159,7 @@ def test_pod_security_of_the_namespace_is_named(shared: Daemon, cluster: FakeClu
 
 
 def test_unpullable_image_is_a_wait_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """The trial says so while it waits; nothing is left of it."""
+    """The waiting trial states the reason, and leaves nothing."""
     cluster.control("break_image", pattern="example/nowhere", error="repository does not exist")
     role = {**_ROLE, "dockerImage": "example/nowhere:1"}
     section = {**_KUBEFLOW, "worker": role, "kubeconfig": str(cluster.kubeconfig), "channel": "exec"}

@@ -1,4 +1,4 @@
-"""Exactly the rights that the platforms' pages ask for are enough, from the first look to the last removal."""
+"""The documented rights of each platform are sufficient, from the first check to the last removal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TASK = {
     "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceedTaskCount": 1},
 }
 _JOB_VERBS = ["list", "watch", "get", "create", "delete"]
-#: Section, and its job's group, plural and verbs.
+#: Section, and group, plural and verbs of its jobs.
 SECTIONS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "kubeflow": (
         {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "worker": {**_POD, "replicas": 1}},
@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
 
 
 def with_rights(cluster: FakeCluster, folder: Path, name: str, rules: list[dict[str, Any]]) -> Path:
-    """The kubeconfig of a user with these rights alone."""
+    """The kubeconfig of a user with only these rights."""
     group, meta = "rbac.authorization.k8s.io", {"name": name}
     cluster.create(ROLES, {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": rules})
     subject = {"kind": "User", "name": name, "apiGroup": group}
@@ -78,7 +78,7 @@ def test_documented_rights_are_enough(
         "maxTrialNumber": 2,
         "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
         "trialConcurrency": 2,
-        # a login of its own would be another lease's way around a right that is missing
+        # with a separate login another lease could hide a missing right
         "trainingService": {**section, "channel": channel, "kubeconfig": str(kubeconfig), "nniManagerIp": "127.0.0.1"},
     }
     id_ = shared.create(config, code)

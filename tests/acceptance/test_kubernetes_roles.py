@@ -1,4 +1,4 @@
-"""Jobs of several pods and jobs that their operator starts again: one trial each, with its own numbers."""
+"""Jobs with several pods, and jobs that their operator restarts: each is one trial with its own results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOR_EVER = "while :; do sleep 0.1; done"
 
 
 def say(kind: str, value: object) -> str:
-    """Shell text that reports; `value` is in the shell's words."""
+    """Shell command that reports; `value` is a shell expression."""
     return f'echo "{{\\"type\\": \\"{kind}\\", \\"value\\": {value}}}" >> "$NNI_OUTBOX"'
 
 
@@ -40,7 +40,7 @@ def create(daemon: Daemon, cluster: FakeCluster, code: Path, section: dict[str, 
 
 
 def attempts(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
-    """(status and result of its trial, number, state) of each."""
+    """(trial status, result, number, state) of each attempt."""
     ends = {trial["id"]: (trial["status"], trial["finalValue"]) for trial in daemon.trials(id_)}
     return [(*ends[one["trialId"]], one["number"], one["state"]) for one in daemon.attempts(id_)]
 
@@ -81,7 +81,7 @@ def let_barriers_look(cluster: FakeCluster) -> str:
 
 
 def test_failed_helper_does_not_end_the_reporter(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """Its role's completion policy says that it does not matter; the barrier has told all of all."""
+    """The completion policy of its role ignores the failure; the barrier has exchanged all addresses."""
     go_on = cluster.share(tmp_path / "shared") / "go-on"
     trainer = (
         f'[ -n "$FB_HELPER_ADDRESSES" ] || exit 9; {say("intermediate", 1)}; '
@@ -100,13 +100,13 @@ def test_failed_helper_does_not_end_the_reporter(shared: Daemon, cluster: FakeCl
     cluster.until(lambda: _completed_tasks(cluster, id_, "helper") == 2)
     go_on.touch()
     shared.wait(id_, "DONE", timeout_s=60)
-    ((*trial, _),) = attempts(shared, id_)  # the runner's word may come before the framework's
+    ((*trial, _),) = attempts(shared, id_)  # the runner's report may arrive before the framework's
     assert trial == ["SUCCEEDED", 7, 1]
     assert intermediates(shared, id_) == [1]
 
 
 def test_failed_worker_ends_the_job_with_its_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """PyTorchJobs end with any of their pods; what the master had said stays."""
+    """A PyTorchJob ends with any of its pods; the master's results are kept."""
     said = cluster.share(tmp_path / "shared") / "said"
     master = f"{say('intermediate', 5)}; touch {said}; {_FOR_EVER}"
     worker = f"while [ ! -e {said} ]; do sleep 0.05; done; sleep 0.3; echo no more >&2; exit 3"
@@ -126,7 +126,7 @@ def test_failed_worker_ends_the_job_with_its_reason(shared: Daemon, cluster: Fak
 
 
 def test_preempted_adaptive_job_is_one_trial(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """The operator restarts it twice; results count as they come, and the manager submits no second job."""
+    """The operator restarts it twice; all results count, and the manager submits no second job."""
     restarts, ran = "$ADAPTDL_NUM_RESTARTS", cluster.share(tmp_path / "shared") / "ran"
     command = (
         f"{say('intermediate', restarts)}; touch {ran}-{restarts}; "
@@ -148,7 +148,7 @@ def test_preempted_adaptive_job_is_one_trial(shared: Daemon, cluster: FakeCluste
 
 @pytest.mark.parametrize("channel", ["push", "exec"])
 def test_recreated_pod_is_the_same_trial(shared: Daemon, cluster: FakeCluster, tmp_path: Path, channel: str) -> None:
-    """The first is lost without a word, and the runner's word decides: the second's."""
+    """The first pod is lost silently; the report of the second pod's runner decides."""
     began = cluster.share(tmp_path / "shared") / "began"
     command = f"[ -e {began} ] || {{ touch {began}; {say('intermediate', 1)}; {_FOR_EVER}; }}; {say('final', 7)}"
     worker = {**_POD, "replicas": 1, "command": command}
@@ -199,7 +199,7 @@ def test_user_template_is_retried_by_its_operator(shared: Daemon, cluster: FakeC
 
 
 def _completed_tasks(cluster: FakeCluster, id_: str, role: str) -> int:
-    """Of the one framework of the experiment."""
+    """Of the experiment's only framework."""
     (framework,) = cluster.objects(FRAMEWORKS, of(id_)) or ({},)
     roles = ((framework.get("status") or {}).get("attemptStatus") or {}).get("taskRoleStatuses") or []
     return sum(task["state"] == "Completed" for one in roles if one["name"] == role for task in one["taskStatuses"])

@@ -1,4 +1,4 @@
-"""Storage of a cluster that this machine does not mount: what works, and what trials say where it does not."""
+"""Cluster storage that this machine does not mount: working cases, and messages of trials in other cases."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_output_of_a_trial_is_on_the_storage(
 
 
 def test_read_only_storage_is_named(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    """As an export with root_squash."""
+    """Like an export with root_squash."""
     id_ = create(shared, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.2", "path": "/closed"})
     shared.wait(id_, "DONE", timeout_s=90)
     rows = picked(shared.attempts(id_), "state", "exitCode", "message", "stderrTail")

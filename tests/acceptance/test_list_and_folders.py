@@ -1,4 +1,4 @@
-"""The list of experiments and their folders, one of which is older than the other, or gone."""
+"""The list of experiments and their folders, if one is older than the other or missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_WORK = ("RUNNING", "NO_MORE_TRIAL")
 
 @pytest.fixture
 def enough(tmp_path: Path) -> Path:
-    """Once it exists, the trials of `at_work` end."""
+    """File whose existence ends the trials of `at_work`."""
     return tmp_path / "enough"
 
 
@@ -52,21 +52,21 @@ def _listed(daemon: Daemon) -> dict[str, dict[str, Any]]:
 
 
 def _index(daemon: Daemon, *statements: str) -> None:
-    """Changes the list of a daemon that does not run."""
+    """Change the list of a stopped daemon."""
     with contextlib.closing(sqlite3.connect(daemon.data / "index.sqlite")) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 
 
 def _ends_well(daemon: Daemon, id_: str, enough: Path) -> None:
-    """Its trials were never started a second time."""
+    """Check that its trials started once."""
     enough.touch()
     daemon.wait(id_, "DONE")
     assert picked(daemon.trials(id_), "status", "attempt") == [("SUCCEEDED", 1)] * 2
 
 
 def test_note_older_than_its_folder_deletes_nothing(daemon: Daemon, code: Path, enough: Path) -> None:
-    """A power failure right after `create` left only the note of a half-made folder in the list."""
+    """A power failure right after `create` left only the list's note about an incomplete folder."""
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     _index(
@@ -138,9 +138,7 @@ def test_copied_folder_is_listed_and_resumed_at_once(daemon: Daemon, code: Path,
 
 
 @pytest.mark.parametrize("how", ["emptied", "removed", "rowless", "other tables", "folder gone"])
-def test_lost_database_is_a_sentence_that_names_the_file(
-    daemon: Daemon, code: Path, enough: Path, how: str, tmp_path: Path
-) -> None:
+def test_lost_database_is_named_in_an_error(daemon: Daemon, code: Path, enough: Path, how: str, tmp_path: Path) -> None:
     enough.touch()
     id_ = daemon.create(_config(enough), code)
     daemon.wait(id_, "DONE")
@@ -180,7 +178,7 @@ def _spoil(database: Path, how: str) -> None:
 
 
 def test_unreadable_database_with_jobs_keeps_an_owner(daemon: Daemon, code: Path, enough: Path) -> None:
-    """The list and the database are gone at once, and the jobs run: `stop` ends them."""
+    """List and database are lost while jobs run; `stop` ends the jobs."""
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     for left in daemon.data.glob("index.sqlite*"):
@@ -194,7 +192,7 @@ def test_unreadable_database_with_jobs_keeps_an_owner(daemon: Daemon, code: Path
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "emptied"])
-def test_list_lost_while_the_daemon_runs_is_made_again(
+def test_list_lost_while_the_daemon_runs_is_rebuilt(
     daemon: Daemon, code: Path, enough: Path, tmp_path: Path, how: str
 ) -> None:
     shutil.copy(daemon.data / "index.sqlite", tmp_path / "older")
@@ -237,10 +235,10 @@ def test_lost_identity_starts_nothing_twice(daemon: Daemon, code: Path, enough: 
     _ends_well(daemon, id_, enough)
 
 
-def test_older_database_gives_no_number_twice_and_ends_its_jobs(
+def test_older_database_reuses_no_number_and_ends_its_jobs(
     daemon: Daemon, code: Path, enough: Path, tmp_path: Path
 ) -> None:
-    """The database was copied before the second trial, which has no row then."""
+    """The database copy predates the second trial, which thus has no row."""
     id_ = daemon.create(_config(enough, maxTrialNumber=9, trialConcurrency=1), code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
     daemon.terminate()
@@ -263,7 +261,7 @@ def test_older_database_gives_no_number_twice_and_ends_its_jobs(
     assert_gone(f"{id_}/trials/{lost}")
 
 
-def test_clean_ends_jobs_of_an_experiment_that_no_list_has(daemon: Daemon, code: Path, enough: Path) -> None:
+def test_clean_ends_jobs_of_an_unlisted_experiment(daemon: Daemon, code: Path, enough: Path) -> None:
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     _index(daemon, f"DELETE FROM experiments WHERE id = '{id_}'")
@@ -276,7 +274,7 @@ def test_clean_ends_jobs_of_an_experiment_that_no_list_has(daemon: Daemon, code:
 
 
 @pytest.mark.parametrize("name", ["log", "checkpoint"])
-def test_removed_subfolder_is_made_again(daemon: Daemon, code: Path, enough: Path, name: str) -> None:
+def test_removed_subfolder_is_recreated(daemon: Daemon, code: Path, enough: Path, name: str) -> None:
     id_ = _at_work(daemon, code, enough)
     daemon.kill()
     shutil.rmtree(daemon.data / id_ / name)

@@ -1,4 +1,4 @@
-"""The rules of every listener of a real daemon, for every route: admission, refusals, secrets."""
+"""Rules of every listener and route of a real daemon: admission, refusals, secrets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeou
 
 TOKEN = "open-sesame-4711-kL9"
 TRIAL = """echo '{"type": "final", "value": 7}' >> "$NNI_OUTBOX"; echo said; echo complained >&2; exec sleep 1000"""
-#: Method and path below an experiment's root, as NNI has them.
+#: NNI's methods and paths below an experiment's root.
 NNI = [
     "GET version",
     "GET check-status",
@@ -70,7 +70,7 @@ PROBES = ("/healthz", "/readyz")
 
 @dataclass
 class Listeners:
-    """A daemon with every listener open, one local experiment, and one with the test as its container."""
+    """A daemon with all listeners, a local experiment, and one in which the test replaces the container."""
 
     daemon: Daemon
     id: str
@@ -79,7 +79,7 @@ class Listeners:
     service: str
     endpoint: str
     listener: str
-    #: What the runner of the second experiment is started with.
+    #: Environment of the second experiment's runner.
     runner: dict[str, str] = field(repr=False)
 
     @property
@@ -88,7 +88,7 @@ class Listeners:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def routes(self) -> list[tuple[str, str, str]]:
-        """(listener, method, path) of everything on service and endpoint."""
+        """(listener, method, path) of all routes of service and endpoint."""
         with self.daemon.client() as client:
             document = client.get("/api/v1/openapi.json").json()
         own = [
@@ -108,7 +108,7 @@ class Listeners:
         return [(method, f"/api/v1/nni/{self._filled(path)}") for method, path in found] + logs
 
     def listener_routes(self) -> list[tuple[str, str]]:
-        """Of the trial listener, from what it is made of."""
+        """Routes of the trial listener, from its application."""
         base = urlsplit(self.runner["NNI_MANAGER_URL"]).path
         return [
             *[("GET", f"{base}/{name}") for name in ("parameters", "code", "outboxes")],
@@ -133,7 +133,7 @@ class Listeners:
 
 
 def _pages() -> list[tuple[str, str]]:
-    """(method, path) of the pages, from their own table."""
+    """(method, path) of the pages, from their route table."""
     without_service = PagesContext(commands=cast(Any, None), version="", analysis=cast(Any, None))
     found = []
     for route in create_pages(without_service).routes:
@@ -185,7 +185,7 @@ def _filled(daemon: Daemon, code: Path) -> Listeners:
 
 
 def _first(folder: Path, pattern: str) -> Path:
-    """Once it is there."""
+    """Wait until it exists."""
     deadline = time.monotonic() + 50
     while not (found := list(folder.glob(pattern))):
         assert time.monotonic() < deadline, f"no {pattern} in {folder}"
@@ -204,14 +204,14 @@ def _end(daemon: Daemon) -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
-    """Without a token."""
+    """Listeners without a token."""
     with _opened(tmp_path_factory.mktemp("open"), "") as listeners:
         yield listeners
 
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
-    """With one."""
+    """Listeners with a token."""
     with _opened(tmp_path_factory.mktemp("closed"), TOKEN) as listeners:
         yield listeners
 
@@ -228,15 +228,15 @@ class Answer:
     body: bytes
 
 
-#: One to each listener, as a browser has it: most of what a request costs is the way there.
+#: One connection per listener, like a browser: connecting takes most of the time of a request.
 _connections: dict[str, http.client.HTTPConnection] = {}
 
 
 def ask(address: str, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-    """Exactly as given: client libraries tidy paths up. A stream is read up to its first piece."""
+    """Send a path unchanged, which client libraries would normalize. Streams are read up to their first chunk."""
     connection = _connections.pop(address, None)
     if connection is not None:
-        with contextlib.suppress(ConnectionError):  # it was closed meanwhile
+        with contextlib.suppress(ConnectionError):  # it was closed in the meantime
             return _asked(connection, address, method, path, headers or {}, body)
         connection.close()
     parts = urlsplit(address)
@@ -277,7 +277,7 @@ def assert_foreigners_get_nothing(answer: Answer, where: object) -> None:
     assert b"Traceback" not in answer.body, where
 
 
-# Everything is there, or what follows would prove nothing
+# All routes exist, or the following tests would prove nothing
 
 
 def test_every_listed_route_answers(closed: Listeners) -> None:
@@ -291,7 +291,7 @@ def test_every_listed_route_answers(closed: Listeners) -> None:
             listener == closed.endpoint and "/api/v1/exp" in path
         )
         assert answer.status in ((200, 400, 404) if absent else (200,)), (method, path, answer)
-    assert ask(closed.endpoint, "GET", "/metrics", closed.headers).status == 404  # figures are the daemon's
+    assert ask(closed.endpoint, "GET", "/metrics", closed.headers).status == 404  # metrics belong to the daemon
     listener = TrialListener(cast(Any, None))
     assert {path.rpartition("/")[2] for _, path in closed.listener_routes()} == {*listener.gets, *listener.posts}
 
@@ -313,7 +313,7 @@ def test_no_route_answers_without_the_token(closed: Listeners, shown: dict[str, 
         assert_foreigners_get_nothing(answer, (method, path))
 
 
-def test_trial_token_opens_its_own_routes_alone(closed: Listeners) -> None:
+def test_trial_token_opens_only_its_own_routes(closed: Listeners) -> None:
     token = {"Authorization": f"Bearer {closed.runner['NNI_TRIAL_TOKEN']}"}
     for method, path in closed.listener_routes():
         for shown in ({}, {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": "Bearer wrong"}):
@@ -347,7 +347,7 @@ def test_foreign_name_is_refused(opened: Listeners, host: str) -> None:
     "origin", ["https://evil.example", "null", "http://localhost:1", "http://127.0.0.1", "file://"]
 )
 def test_foreign_page_may_neither_read_nor_write(either: Listeners, origin: str) -> None:
-    """Nor has it any use of the right token."""
+    """Even with the right token."""
     for listener, method, path in either.routes():
         if path in PROBES:
             continue
@@ -392,7 +392,7 @@ def test_body_above_the_limit_of_its_route_is_refused(either: Listeners, announc
         if method not in ("POST", "PUT", "PATCH"):
             continue
         if "/api/v1/code/" in path and announced < 300 * 2**20:
-            continue  # for code there is more room
+            continue  # code has a higher limit
         head = f"{method} {path} HTTP/1.1\r\nHost: {urlsplit(listener).netloc}\r\nContent-Length: {announced}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in either.headers.items())
         answer = _first_line(listener, f"{head}\r\n".encode())
@@ -420,7 +420,7 @@ def test_huge_header_is_refused(either: Listeners, size: int) -> None:
             try:
                 answer = _first_line(listener, request)
             except ConnectionError:
-                continue  # closed before all was sent
+                continue  # closed before everything was sent
             assert answer[9:12] in (b"", b"400", b"431"), answer
         assert ask(either.service, "GET", "/healthz").status == 200
 
@@ -435,8 +435,8 @@ def test_malformed_http_gets_no_details(either: Listeners) -> None:
     assert "Traceback" not in (either.daemon.data.parent / "daemon.log").read_text()
 
 
-def test_request_is_answered_whatever_follows_it(opened: Listeners) -> None:
-    """The connection is closed after garbage, and the daemon has no trouble with that."""
+def test_request_is_answered_despite_trailing_bytes(opened: Listeners) -> None:
+    """The connection is closed after garbage, and the daemon logs no error."""
     parts = urlsplit(opened.service)
     good = f"GET /healthz HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode()
     answer = converse((str(parts.hostname), int(parts.port or 0)), good + b"\xff\xfe garbage\r\n\r\n")
@@ -518,7 +518,7 @@ def test_link_in_a_trial_folder_is_not_followed(opened: Listeners) -> None:
     [("0.0.0.0", "", "NNI_MANAGER_TOKEN"), ("::", "", "NNI_MANAGER_TOKEN"), ("0.0.0.0", "x" * 15, "16 characters")],
 )
 def test_public_listener_needs_a_token(tmp_path: Path, host: str, token: str, words: str) -> None:
-    """And one that cannot be guessed."""
+    """Without a token, or with one that is easy to guess, the daemon does not start."""
     environment = {**os.environ, "HOME": str(tmp_path), "NNI_MANAGER_TOKEN": token}
     command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"]
     done = subprocess.run(
@@ -531,7 +531,7 @@ def test_public_listener_needs_a_token(tmp_path: Path, host: str, token: str, wo
 
 
 def test_public_endpoint_needs_a_token(tmp_path: Path) -> None:
-    """A daemon without a service has endpoints all the same."""
+    """A daemon without a service has endpoints, too."""
     with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
         own = {
             "HOME": str(tmp_path),
@@ -582,7 +582,7 @@ def test_token_appears_in_no_answer_file_or_argument(closed: Listeners) -> None:
             assert closed.runner["NNI_TRIAL_TOKEN"].encode() not in answer.body, path
     children = [each for each in processes_of(str(daemon.data)) if each.pid != daemon.process.pid]
     names = " ".join(" ".join(each.cmdline()) for each in children)
-    assert "keeper" in names and "tuning" in names and "sleep 1000" in names  # all kinds of them are there
+    assert "keeper" in names and "tuning" in names and "sleep 1000" in names  # all kinds of processes exist
     for child in children:
         assert TOKEN not in " ".join(child.cmdline()), child
         assert TOKEN not in str(child.environ()), child.cmdline()
@@ -599,7 +599,7 @@ def test_login_redirects_to_the_same_page_without_the_token(closed: Listeners) -
             assert answer.status_code == 303 and TOKEN not in str(answer.headers)
             assert "httponly" in answer.headers["set-cookie"].lower()
             assert browser.get("/").status_code == 200
-    with httpx.Client(base_url=closed.endpoint, trust_env=False) as browser:  # a cookie is of one listener
+    with httpx.Client(base_url=closed.endpoint, trust_env=False) as browser:  # a cookie belongs to one listener
         port = urlsplit(closed.service).port
         cookie = (
             httpx.get(closed.service, params={"token": TOKEN}, trust_env=False).headers["set-cookie"].partition(";")[0]
@@ -608,7 +608,7 @@ def test_login_redirects_to_the_same_page_without_the_token(closed: Listeners) -
         assert browser.get("/", headers={"Cookie": cookie}).status_code == 401
 
 
-def test_folders_are_readable_by_their_owner_alone(closed: Listeners) -> None:
+def test_folders_are_readable_only_by_their_owner(closed: Listeners) -> None:
     folder = closed.daemon.data / closed.id
     for path in (folder, folder / "db", folder / "log", folder / "trials", folder / "checkpoint"):
         assert path.stat().st_mode & 0o077 == 0, path

@@ -1,5 +1,7 @@
-"""Every command and every call of the Python client against a manager that lies: nothing of this machine is read or
-written for it, no terminal obeys it, and what cannot be used is said in a sentence."""
+"""Every command and every call of the Python client against a malicious manager.
+
+It cannot read or write local files or control the terminal, and unusable answers cause a one-sentence error.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _CONFIG = {
     "trainingService": {"platform": "local"},
 }
 _SECRET = "what-only-this-user-may-read"
-#: Command → its words; ID and TRIAL stand for those of the experiment.
+#: Command → its arguments; ID and TRIAL are placeholders.
 COMMANDS = {
     "config show": "ID",
     "create": "--config experiment.yml --foreground",
@@ -119,7 +121,7 @@ _FILE_ARGUMENTS = {"attempt": 1, "offset": 0, "limit": 1000}
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, str, str]]:
-    """(daemon, experiment, trial); nothing changes there."""
+    """(daemon, experiment, trial), which no test changes."""
     folder = tmp_path_factory.mktemp("honest")
     (folder / "code").mkdir()
     with running_daemon(folder, *LISTENING) as daemon:
@@ -131,7 +133,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, s
 
 @pytest.fixture
 def liar(honest: tuple[Daemon, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LyingManager]:
-    """The manager of this process, which runs in an empty folder and has secrets."""
+    """The manager for this process, which runs in an empty folder and has secrets."""
     daemon, id_, _ = honest
     (address,) = [one["address"] for one in daemon.call("GET", "/daemon")["listeners"] if one["kind"] == "service"]
     home = tmp_path / "a" / "b" / "home"
@@ -149,7 +151,7 @@ def liar(honest: tuple[Daemon, str, str], tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def _leaves(command: click.Command, context: click.Context, words: tuple[str, ...] = ()) -> Iterator[str]:
-    """The commands that may ask a manager elsewhere."""
+    """The commands that accept a manager elsewhere."""
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             found = command.get_command(context, name)
@@ -159,7 +161,7 @@ def _leaves(command: click.Command, context: click.Context, words: tuple[str, ..
         yield " ".join(words)
 
 
-def test_every_command_and_call_is_tried() -> None:
+def test_every_command_and_call_is_covered() -> None:
     assert set(_leaves(group, click.Context(group))) == set(COMMANDS)
     public = {name for name, _ in inspect.getmembers(ManagerClient, inspect.isfunction) if not name.startswith("_")}
     assert public == set(CALLS)
@@ -174,7 +176,7 @@ def _write_inputs() -> None:
 
 
 def _files(root: Path) -> dict[str, bytes]:
-    """All files but those in the current folder."""
+    """All files except those in the current folder."""
     work = Path.cwd()
     found = [path for path in root.rglob("*") if path.is_file() and work not in path.parents]
     return {str(path): path.read_bytes() for path in found}
@@ -240,7 +242,7 @@ def _address(url: str) -> Any:
 def test_experiments_of_programs_survive_a_lying_manager(
     liar: LyingManager, honest: tuple[Daemon, str, str], lie: str
 ) -> None:
-    """Each property and method that reads."""
+    """All properties and methods that only read."""
     experiment = Experiment.connect(honest[1], manager=liar.url)
     for name in ("state", "status", "best", "trials", "pareto_set", "is_done", "_repr_html_", "resume", "stop", "wait"):
         liar.lie, liar.told = lie, []

@@ -1,4 +1,4 @@
-"""Two experiments share two machines of four places each, while the daemon is killed at random moments."""
+"""Two experiments share two machines with four places each, while the daemon is killed at random times."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.live_daemon import Daemon, assert_gone, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
-#: NNI_KILLS=20 for as many as a release is judged by.
+#: NNI_KILLS=20: the number for a release.
 KILLS = int(os.environ.get("NNI_KILLS", "5"))
 TRIALS = 8 + 3 * KILLS
 MACHINES = {"m1": 4, "m2": 4}
-#: Seconds for which a place may be free while the daemon is ready and a trial waits.
+#: Maximum seconds that a place is free while the daemon is ready and a trial waits.
 MOST_IDLE_S = 1.0
 
 
@@ -70,6 +70,6 @@ def _config(seconds: str) -> dict[str, Any]:
 
 
 def _check_results(daemon: Daemon, id_: str) -> None:
-    """Every trial has its own, from one attempt."""
+    """Check that every trial has its own result from one attempt."""
     ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult", "attempt")
     assert ends == [(number, "SUCCEEDED", str(number), 1) for number in range(TRIALS)]

@@ -1,4 +1,4 @@
-"""A manager that is reached by its URL alone: nothing of the caller's machine but what is sent is of any use to it."""
+"""A manager reached only by URL: it uses nothing of the caller's machine except what is sent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Fixed(Tuner):
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """On a TCP port, with a token."""
+    """A manager on a TCP port, with a token."""
     with command_line(tmp_path_factory.mktemp("manager")) as line:
         line.environment["NNI_MANAGER_TOKEN"] = TOKEN
         yield line.serve("--port", "0")
@@ -59,7 +59,7 @@ def url(manager: Daemon) -> str:
 
 @pytest.fixture
 def caller(tmp_path: Path, url: str) -> Iterator[CommandLine]:
-    """Another machine, as far as one can be: other folders, another home, no daemon."""
+    """A simulated other machine: other folders, another home, no daemon."""
     with command_line(tmp_path) as line:
         line.environment |= {"NNI_MANAGER_ADDRESS": url, "NNI_MANAGER_TOKEN": TOKEN}
         for name, text in {
@@ -100,7 +100,7 @@ def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, ur
     assert sorted(path.name for path in directory.iterdir()) == [".nniignore", "data.txt", "lib", "trial.py", "tuners"]
     assert not caller.data.exists(), "no daemon was started here"
     assert [line for line in caller.processes() if " serve" in line] == []
-    # the caller's folder is not needed any more
+    # nothing needs the caller's folder from here on
     shutil.rmtree(caller.folder / "code")
     caller.good("resume", id_)
     caller.good("update", "trialnum", id_, "--value", "3")
@@ -125,7 +125,7 @@ def test_same_code_is_sent_once(caller: CommandLine, manager: Daemon) -> None:
 
 
 def test_trial_cannot_change_the_code_of_the_next_experiment(caller: CommandLine, manager: Daemon) -> None:
-    """Trials of one experiment share their folder; the next one runs what was sent, and so does one that was moved."""
+    """Trials of an experiment share a code folder; the next experiment still runs the code that was sent."""
     spoil = "python3 trial.py && echo 'raise SystemExit(7)' > lib/model.py"
     for _ in range(2):
         out = caller.good("create", "-c", config(caller, trialCommand=spoil, maxTrialNumber=1), "--foreground")

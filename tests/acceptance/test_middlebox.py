@@ -1,4 +1,4 @@
-"""The real daemon behind boxes that answer in HTTP, and runners that fail of themselves."""
+"""A real daemon behind middleboxes that answer in HTTP, and runners that fail on their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIALS = 4
 
 
 def test_http_answers_of_middleboxes_cost_no_trial(code: Path, tmp_path: Path) -> None:
-    """Every trial comes to its own end with all its results, whatever stands between said about it."""
+    """Every trial ends normally with all results, despite the answers of middleboxes."""
     port = free_port()
     at_port = running_daemon(tmp_path, *LISTENING, "--trial-port", str(port))
     with middlebox(port, Each(2 * TRIALS), listen=(ADDRESS, port)) as box, at_port as daemon:
@@ -35,7 +35,7 @@ def test_http_answers_of_middleboxes_cost_no_trial(code: Path, tmp_path: Path) -
 def test_runner_that_fails_before_it_registers_is_retried(
     shared: Daemon, code: Path, exit_code: int, words: str
 ) -> None:
-    """Not the user's code, and none of the user's retries: another attempt is on the platform's account."""
+    """The failure is not the user's: the next attempt uses a platform retry."""
     folder = code.parent / "bin"
     folder.mkdir()
     python = folder / "python3"

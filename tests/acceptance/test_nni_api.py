@@ -1,4 +1,4 @@
-"""NNI's API as a whole daemon serves it, below an experiment's prefix: what a replacement must keep to."""
+"""NNI's API of a real daemon, below an experiment's prefix: the contract of a replacement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.acceptance
 
-#: The second trial fails after its final result; the others succeed with one that JSON has no word for in it.
+#: The second trial fails after its final result; the results of the others contain a value that JSON lacks.
 TRIAL = """
 echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
 echo '{"type": "intermediate", "value": 0.5}' >> "$NNI_OUTBOX"
@@ -54,7 +54,7 @@ RECORD_KEYS = {
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon with a service that the test ends and starts again."""
+    """A daemon with a service that the test stops and restarts."""
     with running_daemon(tmp_path, "--port", "0") as daemon:
         yield daemon
 
@@ -163,7 +163,7 @@ def _check_export(export: list[dict[str, Any]], trials: list[dict[str, Any]]) ->
         assert json.loads(one["value"])["default"] == 1.5
 
 
-def test_delete_answers_before_it_stops_and_leaves_nothing_running(shared: Daemon) -> None:
+def test_delete_answers_first_and_leaves_nothing_running(shared: Daemon) -> None:
     id_ = create(shared, RUN_ON)
     shared.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     with nni(shared, id_) as client:
@@ -175,7 +175,7 @@ def test_delete_answers_before_it_stops_and_leaves_nothing_running(shared: Daemo
         assert refused.status_code == 409 and "resume" in refused.json()["error"]
 
 
-def test_daemon_that_is_terminated_leaves_the_trials_to_the_next(mortal: Daemon) -> None:
+def test_terminated_daemon_leaves_trials_to_the_next(mortal: Daemon) -> None:
     id_ = create(mortal, RUN_ON)
     mortal.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     with nni(mortal, id_) as client:
@@ -190,7 +190,7 @@ def test_daemon_that_is_terminated_leaves_the_trials_to_the_next(mortal: Daemon)
         until(lambda: client.get("trial-jobs").json() == before)
 
 
-def test_daemon_that_is_killed_leaves_no_process_for_clients_to_wait_for(mortal: Daemon) -> None:
+def test_killed_daemon_leaves_no_process_that_clients_await(mortal: Daemon) -> None:
     id_ = create(mortal, RUN_ON)
     with nni(mortal, id_) as client:
         pid = client.get("experiment-metadata").json()["pid"]

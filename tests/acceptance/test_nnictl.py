@@ -1,4 +1,4 @@
-"""Every command of nnictl once, as a real process against a real daemon: when all is well, and when not."""
+"""Every nnictl command once, as a real process with a real daemon: success and failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ for value in 0.1 0.2; do echo '{"type": "intermediate", "value": '$value'}' >> "
 echo '{"type": "final", "value": {"default": 0.5, "loss": 2}}' >> "$NNI_OUTBOX"
 """
 TUNER = '''
-"""A tuner as NNI's users write them."""
+"""A tuner in the style of NNI's users."""
 
 from nni.tuner import Tuner
 
@@ -51,7 +51,7 @@ class Running:
     stopped: str
 
     def trial(self) -> str:
-        """One that runs."""
+        """A running experiment."""
         self.line.daemon.wait_for(self.running, lambda state: state["counts"].get("RUNNING"))
         trials = json.loads(self.line.good("trial", "ls", self.running, "--json"))
         return next(trial["id"] for trial in trials if trial["status"] == "RUNNING")

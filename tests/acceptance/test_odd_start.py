@@ -1,4 +1,4 @@
-"""A daemon started with less than a shell provides: streams, signals, encoding."""
+"""A daemon started without standard streams, signals or UTF-8."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.live_daemon import PYTHON, Daemon, assert_gone
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.true_start]
 
-#: Input and errors closed, signals blocked: what init scripts, cron and careless launchers do.
+#: Closed input and stderr, blocked signals: as init scripts, cron and simple launchers do.
 BARE = """
 import os, signal, sys
 os.close(0)
@@ -26,11 +26,11 @@ with open(os.environ["NNI_OUTBOX"], "a") as outbox:
     outbox.write(json.dumps({"type": "final", "value": int(blocked.split()[1], 16)}) + chr(10))
 print(os.readlink("/proc/self/fd/0"))
 """
-#: No UTF-8, and Python told not to help itself.
+#: No UTF-8, with Python's fallbacks disabled.
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def test_daemon_starts_without_streams_signals_and_utf_8(tmp_path: Path) -> None:
+def test_daemon_starts_without_streams_signals_and_utf8(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "data", environment=PLAIN, program=("-c", BARE))
     (tmp_path / "trial.py").write_text(TRIAL)
     daemon.data.mkdir()

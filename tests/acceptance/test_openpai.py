@@ -1,4 +1,4 @@
-"""A daemon with jobs of a fake OpenPAI cluster: results by both ways, lost answers, a killed daemon, rotated tokens."""
+"""A daemon with jobs on a fake OpenPAI cluster: both channels, lost answers, a killed daemon, rotated tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_lost_answers_and_restarts_cost_no_trial(listening: Daemon, cluster: Clu
     cluster.fake.control("behaviour", lose_answers=4)
     id = cluster.create(listening, 6)
     until(lambda: cluster.jobs, within_s=30)
-    listening.kill()  # it may have heard of the job, or not
+    listening.kill()  # it may or may not know the job
     cluster.fake.stop(kill=True)
     cluster.fake.start()
     listening.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
@@ -39,7 +39,7 @@ def test_lost_answers_and_restarts_cost_no_trial(listening: Daemon, cluster: Clu
     assert [Path(folder, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
 
 
-def test_results_come_through_the_storage_where_runners_cannot_reach_us(
+def test_results_come_by_storage_if_runners_cannot_connect(
     listening: Daemon, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
@@ -51,7 +51,7 @@ def test_results_come_through_the_storage_where_runners_cannot_reach_us(
     assert list(cluster.nfs.glob(f"{id}-*/*"))
 
 
-def test_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon, cluster: Cluster) -> None:
+def test_token_rotation_loses_no_running_trial(listening: Daemon, cluster: Cluster) -> None:
     cluster.fake.control("behaviour", hold=True)
     id = cluster.create(listening, 3)
     until(lambda: len(cluster.jobs) == 3, within_s=30)
@@ -67,7 +67,7 @@ def test_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon, c
 
 
 def test_job_restarted_by_the_cluster_is_the_same_trial(listening: Daemon, cluster: Cluster) -> None:
-    """Its node is lost in the middle: that is no end, and nothing of ours starts another job."""
+    """A lost node does not end the job, and the manager does not submit another."""
     command = 'test -e "$NNI_OUTPUT_DIR/go" || { touch "$NNI_OUTPUT_DIR/began"; sleep 1000; }; python3 trial.py'
     id = cluster.create(listening, 1, trialCommand=command)
     until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/began")), within_s=30)
@@ -81,7 +81,7 @@ def test_job_restarted_by_the_cluster_is_the_same_trial(listening: Daemon, clust
 
 
 def test_stop_reaches_the_runner_over_the_network(listening: Daemon, cluster: Cluster) -> None:
-    """OpenPAI passes no signal on: the runner hears of the stop, and the command gets SIGTERM."""
+    """OpenPAI forwards no signals: the runner gets the stop over the network, and sends the command SIGTERM."""
     command = "trap 'touch $NNI_OUTPUT_DIR/heard; exit 0' TERM; touch $NNI_OUTPUT_DIR/began; sleep 1000 & wait"
     id = cluster.create(listening, 1, trialCommand=command)
     until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/began")), within_s=30)
@@ -90,7 +90,7 @@ def test_stop_reaches_the_runner_over_the_network(listening: Daemon, cluster: Cl
     until(lambda: list(cluster.nfs.glob(f"{id}-*/*/*/heard")), within_s=30)
 
 
-def test_unusable_settings_are_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
+def test_unusable_settings_are_refused_before_creation(listening: Daemon, cluster: Cluster) -> None:
     section = {**cluster.config(1)["trainingService"], "virtualCluster": "mars"}
     with pytest.raises(AssertionError, match=r"virtualCluster.*mars.*default"):
         cluster.create(listening, 1, trainingService=section)

@@ -1,4 +1,4 @@
-"""A daemon with jobs of a fake OpenPAI cluster that mount `sharedStorage` by themselves, or say why they cannot."""
+"""A daemon with jobs on a fake OpenPAI cluster that mount `sharedStorage` themselves, or report why they cannot."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 KEY = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="
 POINT = "/mnt/nni"
-#: It leaves a model, and says where it runs and what it sees of the account's key.
+#: Writes a model, and prints its folder and the visible part of the account key.
 COMMAND = 'echo model > "$NNI_OUTPUT_DIR/model"; pwd > at; env > seen; python3 trial.py'
 
 
 class Shared(Cluster):
-    """Its network has an export and a container of Azure Blob, which are one folder of this machine."""
+    """A cluster whose network has an NFS export and a blob container, backed by the same local folder."""
 
     def set_tokens(self, verb: str, tokens: list[str]) -> None:
         self.export = self.nfs.with_name("export")
@@ -58,9 +58,7 @@ def cluster(tmp_path: Path) -> Iterator[Shared]:
 
 
 @pytest.mark.parametrize("kind", ["NFS", "AzureBlob"])
-def test_trials_work_on_the_storage_and_a_killed_daemon_costs_none(
-    listening: Daemon, cluster: Shared, kind: str
-) -> None:
+def test_trials_use_the_storage_across_daemon_kills(listening: Daemon, cluster: Shared, kind: str) -> None:
     command = f'echo on > "$NNI_CHECKPOINT_DIR/state"; while [ ! -e {POINT}/go ]; do sleep 0.1; done; {COMMAND}'
     id = cluster.begun(listening, 5, kind, command)
     until(lambda: len(list(cluster.export.glob("nni/*/*/trials/*-checkpoint/state"))) == 3, within_s=60)
@@ -90,7 +88,7 @@ def _see_no_key(daemon: Daemon, cluster: Shared, id: str) -> None:
     assert len(files) > 20 and not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-def test_results_come_during_the_run_where_runners_cannot_reach_us(
+def test_results_come_during_the_run_if_runners_cannot_connect(
     listening: Daemon, cluster: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
@@ -109,9 +107,7 @@ def test_results_come_during_the_run_where_runners_cannot_reach_us(
     listening.wait(id, "DONE")
 
 
-def test_storage_that_cannot_be_mounted_is_said_by_trials_and_holds_the_experiment(
-    listening: Daemon, cluster: Shared
-) -> None:
+def test_unmountable_storage_fails_trials_and_causes_a_hold(listening: Daemon, cluster: Shared) -> None:
     id = cluster.begun(listening, 20, nfsServer="elsewhere")
     hold = listening.wait_for(id, lambda state: state["hold"], timeout_s=100)["hold"]
     words = "sharedStorage.remoteMountPoint: elsewhere:/data could not be mounted at /mnt/nni: "
@@ -122,7 +118,7 @@ def test_storage_that_cannot_be_mounted_is_said_by_trials_and_holds_the_experime
     assert not any(trial["lastWords"] for trial in ended), "it is told once"
 
 
-def test_job_of_the_users_own_works_on_the_storage(listening: Daemon, cluster: Shared) -> None:
+def test_users_own_job_uses_the_storage(listening: Daemon, cluster: Shared) -> None:
     role = {
         "instances": 1,
         "dockerImage": "image",

@@ -1,5 +1,7 @@
-"""Trials that would run in another version of Python than they need: refused before anything starts where that can be
-asked, and on hold at the first trial where it cannot."""
+"""Trials that would run in the wrong Python version.
+
+The experiment is refused if the version can be checked before the start; else the first trial puts it on hold.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 class Machines:
-    """Two with a real sshd; trials find this Python on the first, and would find another on the second."""
+    """Two machines with a real sshd; trials find this Python on the first, and another on the second."""
 
     def __init__(self, folder: Path) -> None:
         self.fits, self.differs = RealMachine(folder / "fits"), RealMachine(folder / "differs")
@@ -70,7 +72,7 @@ def ids(daemon: Daemon) -> set[str]:
     return {one["id"] for one in daemon.call("GET", "/experiments")["experiments"]}
 
 
-def test_a_closure_goes_to_no_machine_before_all_have_its_python(shared: Daemon, machines: Machines) -> None:
+def test_closure_is_not_sent_until_all_machines_have_its_python(shared: Daemon, machines: Machines) -> None:
     target, before = 0.5, ids(shared)
     refused = (
         rf"remote: 127\.0\.0\.1: python3 of trials: .*Python {other_python.VERSION}\.1 .*Python {other_python.OWN}"
@@ -88,13 +90,11 @@ def test_a_closure_goes_to_no_machine_before_all_have_its_python(shared: Daemon,
     assert [list(machine.home.iterdir()) for machine in machines.all] == [[], []]
 
 
-def test_a_closure_runs_here_and_on_a_machine_with_its_python(
-    shared: Daemon, machines: Machines, tmp_path: Path
-) -> None:
+def test_closure_runs_here_and_on_machines_with_its_python(shared: Daemon, machines: Machines, tmp_path: Path) -> None:
     (met := tmp_path / "met").mkdir()
 
     def meet(parameters: dict[str, float]) -> float:
-        """Ends when one has run on each service."""
+        """Trials that end when one has run on each service."""
         (met / os.environ["NNI_PLATFORM"]).touch()
         while len(os.listdir(met)) < 2:
             time.sleep(0.02)
@@ -114,10 +114,8 @@ def test_a_closure_runs_here_and_on_a_machine_with_its_python(
     assert set(picked(shared.attempts(found.id), "service")) == {("remote",), ("local",)}
 
 
-def test_of_several_services_the_one_with_another_python_is_named(
-    shared: Daemon, machines: Machines, code: Path, tmp_path: Path
-) -> None:
-    """`local` goes by the PATH that its trials get."""
+def test_service_with_another_python_is_named(shared: Daemon, machines: Machines, code: Path, tmp_path: Path) -> None:
+    """`local` checks the PATH of its trials."""
     services = [{"platform": "local"}, machines.service(machines.differs)]
     both = config(services, trialPythonVersion=other_python.OWN)
     with pytest.raises(AssertionError, match="trainingService remote: ") as caught:
@@ -127,9 +125,7 @@ def test_of_several_services_the_one_with_another_python_is_named(
         shared.create(both, code, {"PATH": other_python.put(tmp_path / "here")})
 
 
-def test_a_machine_that_was_away_gets_no_trial_before_its_python_is_known(
-    shared: Daemon, machines: Machines, code: Path
-) -> None:
+def test_returning_machine_waits_until_its_python_is_known(shared: Daemon, machines: Machines, code: Path) -> None:
     asyncio.run(machines.differs.stop())
     id_ = shared.create(config(machines.service(machines.differs), trialPythonVersion=other_python.OWN), code)
     asyncio.run(machines.differs.start())
@@ -144,15 +140,15 @@ def test_a_machine_that_was_away_gets_no_trial_before_its_python_is_known(
 
 
 def in_containers(fake: FakeProcess, daemon: Daemon) -> dict[str, Any]:
-    """The section of a service that runs trials in containers, whose images cannot be asked."""
+    """The section of a service that runs trials in containers, whose images cannot be checked."""
     users = {"alice@example.com": {"password": "passw0rd", "teams": ["platform"]}}
     fake.control("reset", users=users, mounts=[[str(daemon.data)] * 2])
     account = {"team": "platform", "email": "alice@example.com", "password": "passw0rd"}
     return {"platform": "dlts", "dashboard": f"{fake.address}/", **account}
 
 
-def test_an_image_with_another_python_is_on_hold_at_the_first_trial(shared: Daemon, code: Path, tmp_path: Path) -> None:
-    """Whatever may be tried again; the other service does all that is left."""
+def test_image_with_another_python_causes_a_hold(shared: Daemon, code: Path, tmp_path: Path) -> None:
+    """Retries do not matter; the other service runs the remaining trials."""
     (code / "function.marshal").write_bytes(b"of another format")
     with running("dlts", tmp_path / "dlts") as fake:
         refuses = {"trialCommand": "python3 -m nni_call function.marshal:3.99", "trialGpuNumber": 0}

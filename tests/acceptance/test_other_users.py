@@ -1,4 +1,4 @@
-"""Another user of the machine, at the daemon's listeners and sockets: real processes of two users."""
+"""Access of another user to the daemon's listeners and sockets: real processes of two users."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @contextmanager
 def _daemon(folder: Path, *arguments: str, **environment: str) -> Iterator[Daemon]:
-    """Without a token, and sockets of its own."""
+    """A daemon without a token, with its own sockets."""
     with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
         own = {"XDG_RUNTIME_DIR": runtime, "NNI_MANAGER_TOKEN": "", **environment}
         with running_daemon(folder, *LISTENING, *arguments, environment=own) as daemon:
@@ -115,8 +115,8 @@ def test_another_user_cannot_use_an_endpoint(daemon: Daemon, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("linger", ["", "0"])
-def test_request_whose_sender_has_gone_does_nothing(daemon: Daemon, tmp_path: Path, linger: str) -> None:
-    """What is closed has no user any more: the kernel says root. `linger`: with a FIN, or with a RST."""
+def test_request_of_an_exited_sender_does_nothing(daemon: Daemon, tmp_path: Path, linger: str) -> None:
+    """The kernel reports root as the user of a closed connection. `linger`: close with FIN or RST."""
     host, port = _service(daemon)
     body = json.dumps(_experiment(tmp_path, "true")).encode()
     head = (
@@ -124,7 +124,7 @@ def test_request_whose_sender_has_gone_does_nothing(daemon: Daemon, tmp_path: Pa
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     output_of(NOBODY, SEND_AND_CLOSE, host, str(port), linger, given=head.encode() + body)
-    assert _ask(os.getuid(), (host, port), "GET", "/api/v1/experiments")[0] == 200  # the daemon has read them by now
+    assert _ask(os.getuid(), (host, port), "GET", "/api/v1/experiments")[0] == 200  # by now the daemon has read them
     assert daemon.call("GET", "/experiments")["experiments"] == []
 
 
@@ -140,7 +140,7 @@ def test_allow_local_users_admits_every_user(tmp_path: Path) -> None:
 
 
 def test_token_serves_every_user(tmp_path: Path) -> None:
-    """And is asked of our own user, too: what connects as root may be a proxy for all the world."""
+    """Our own user needs it, too: a connection from root may be a proxy."""
     with _daemon(tmp_path, NNI_MANAGER_TOKEN="correct horse battery") as daemon:
         at = _service(daemon)
         assert [_ask(uid, at, "GET", "/metrics")[0] for uid in (NOBODY, os.getuid())] == [401, 401]
@@ -166,14 +166,14 @@ while True:
 
 
 def test_fake_control_socket_gets_no_request(tmp_path: Path) -> None:
-    """What is left after a restart of the machine: the pointer file names a socket below /tmp, where it is gone."""
+    """State after a reboot: the pointer file names a socket below /tmp that no longer exists."""
     data, code, home = (tmp_path / name for name in ("data", "code", "home"))
     for folder in (data, code, home):
         folder.mkdir()
     config = json.loads(_experiment_config("true"))
     (code / "experiment.json").write_text(json.dumps({**config, "experimentWorkingDirectory": str(data)}))
     with tempfile.TemporaryDirectory(prefix="nni-") as place, tempfile.TemporaryDirectory(prefix="nni-") as runtime:
-        os.chmod(place, 0o1777)  # as /tmp is
+        os.chmod(place, 0o1777)  # like /tmp
         program = "os.mkdir(sys.argv[1]); sys.argv[1] += '/s'\n" + FAKE_DAEMON
         with subprocess.Popen(command(NOBODY, program, f"{place}/nni"), stdout=subprocess.PIPE, text=True) as fake:
             try:

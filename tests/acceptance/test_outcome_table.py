@@ -1,4 +1,4 @@
-"""Every cell of the table of trial outcomes: each evidence under each stop request, and what users see of it.
+"""Every cell of the outcome table: each evidence with each stop request, as users see it.
 
 The scenarios run in parallel (`outcome_scenarios`); the tests check the views that they return. Runner versions are
 posted by the test itself.
@@ -67,14 +67,14 @@ def _check_cell(view: View, row: str, column: str) -> None:
     state, why = view.rows[row]
     assert (state, _without_results(why)) == (status, reason_in_words(reason, message, trial["lastWords"]))
     assert trial["lastWords"] == (ROWS[row].rule.get("stderr", "").strip() if status == "FAILED" else "")
-    if column != "experiment stop":  # what is requeued has not ended for the tuner: see below
+    if column != "experiment stop":  # for the tuner, requeued trials have not ended: see below
         assert view.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
         final = [json.loads(trial["finalResult"])] if status == GOOD else []
         assert [note["value"] for note in view.told(row, "learned")] == final
 
 
 def _check_attempts(row: Row, trial: Json, *, is_asked: bool) -> None:
-    """One attempt after a stop request; the evidence of each attempt, and which retry limit the next one used."""
+    """Check that a stop request allows one attempt; check the evidence and the retry limit of each attempt."""
     attempts, count = trial["attempts"], 1 if is_asked else row.attempts
     assert (trial["attempt"], [attempt["number"] for attempt in attempts]) == (count, list(range(1, count + 1)))
     for attempt in attempts[: row.befalls]:
@@ -110,7 +110,7 @@ def test_resume_requeues_trials_that_the_stop_ended(scenarios: Scenarios) -> Non
 
 
 def test_tuner_learns_of_requeued_trials_by_their_last_end(scenarios: Scenarios) -> None:
-    """Its next process, which did not propose them, hears of each once, as of results from elsewhere."""
+    """The tuner's next process, which did not propose these trials, gets each once, like results from elsewhere."""
     notes = scenarios.views("experiment stop")[-1].notes
     imported = [(entry["parameter"]["x"], entry["value"]) for note in notes for entry in note.get("imported", [])]
     assert imported[0] == ("exit 0", 0.5)
@@ -228,7 +228,7 @@ def test_stop_request_during_an_outage_is_sent_after_it(scenarios: Scenarios, co
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_runner_of_another_version_fails_the_trial(scenarios: Scenarios, column: str) -> None:
-    """A container that is started anew with another image: its first runner fits, its second does not."""
+    """A container restarts with another image: its first runner fits, its second does not."""
     notes = scenarios.folder / f"{column}, version.jsonl"
     fields = {"assessor": {"assessor": stern_assessor()}, "maxTrialDuration": {"maxTrialDuration": "1s"}}
     experiment = Cluster(
@@ -259,7 +259,7 @@ def test_runner_of_another_version_fails_the_trial(scenarios: Scenarios, column:
 
 
 def _ask(experiment: Cluster, column: str) -> threading.Thread | None:
-    """Requests the stop as the column says; returns the thread that waits for the stopped experiment."""
+    """Send the column's stop request; returns the thread that waits for the stopped experiment."""
     runner, thread = experiment.environments[0], None
     if column == "no request":
         return None

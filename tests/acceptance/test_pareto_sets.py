@@ -1,4 +1,4 @@
-"""Two objectives and a constraint, with a daemon that is killed: the best is the same Pareto set everywhere."""
+"""Two objectives and a constraint with a killed daemon: the Pareto set is the same everywhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFIG: dict[str, Any] = {
     ],
     ids=["TPE", "NSGA2"],
 )
-def test_the_pareto_set_survives_a_killed_daemon(daemon: Daemon, tmp_path: Path, tuner: dict[str, Any]) -> None:
+def test_pareto_set_survives_a_killed_daemon(daemon: Daemon, tmp_path: Path, tuner: dict[str, Any]) -> None:
     id_ = daemon.create({**CONFIG, "tuner": tuner}, tmp_path)
     daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED", 0) >= 12)
     daemon.kill()

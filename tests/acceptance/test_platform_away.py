@@ -1,4 +1,4 @@
-"""A daemon that starts while a platform is away, and a resume while a job may still run there."""
+"""A daemon start while a platform is away, and a resume while a job may still run there."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon, assert_gone, picked
 from tests.waiting import until
 
-#: Seconds for which the platform is away once the daemon has started; of the issue 60: NNI_AWAY_S=60.
+#: Seconds that the platform is away after the daemon's start; NNI_AWAY_S=60: the number for a release.
 AWAY_S = float(os.environ.get("NNI_AWAY_S", "12"))
-#: Seconds after the experiment's beginning at which it goes away.
+#: Seconds after the experiment's start at which it goes away.
 GOES_S = 4.0
 REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 SERVICE = {"platform": "scripted", "launch": "process", "channel": "pull"}
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]  # the longer, the sooner they begin: they wait
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.timeout(240),
+]  # a long timeout starts them early, because they mostly wait
 
 
 def test_daemon_starts_during_a_platform_outage(daemon: Daemon, code: Path) -> None:
-    away_s = AWAY_S + 8  # a stop waits 5 s, and a busy machine takes some for all else that is done meanwhile
+    away_s = AWAY_S + 8  # a stop waits 5 s; the rest is for a busy machine
     command = f"echo $$ > {code}/stopped; sleep 600"
     stopped = daemon.create(_config(code, command, trials=1, away_s=away_s), code, ENVIRONMENT)
     going_on = daemon.create(_config(code, f"sleep 6; {REPORT}", trials=3, away_s=away_s), code, ENVIRONMENT)
@@ -76,7 +79,7 @@ def test_no_trial_starts_elsewhere_while_its_last_job_may_run(daemon: Daemon, co
     trial = daemon.wait_for(id_, lambda _: _waiting(daemon, id_).startswith("its last job may still run"))
     assert trial["counts"] == {"WAITING": 1}
     while _runs(first):
-        assert _started(code) == [first], "it started again beside its last job"
+        assert _started(code) == [first], "it started again next to its last job"
         time.sleep(0.02)
     daemon.wait(id_, "DONE", timeout_s=40)
     assert picked(daemon.trials(id_), "status", "finalResult") == [("SUCCEEDED", "0")]
@@ -124,12 +127,12 @@ def _config(code: Path, command: str, trials: int, away_s: float = AWAY_S) -> di
 
 
 def _clean(daemon: Daemon) -> list[Any]:
-    """What it could not end."""
+    """Jobs that it could not end."""
     return [one for one in daemon.call("POST", "/platforms/clean")["cleaned"] if one["trouble"]]
 
 
 def _waiting(daemon: Daemon, id_: str) -> str:
-    """Why the only trial waits; empty: it does not."""
+    """Wait reason of the only trial; empty: not waiting."""
     return "".join(trial["wait"]["sentence"] for trial in daemon.trials(id_, status="WAITING") if trial["wait"])
 
 

@@ -1,4 +1,4 @@
-"""After a power failure databases are as they were last synced to the disk, and no finished trial runs again."""
+"""After a power failure databases have their last synced state, and no finished trial runs again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.true_start]
 
 @pytest.fixture
 def synced(daemon: Daemon, tmp_path: Path) -> Iterator[Path]:
-    """The files of databases as they were last synced, by path with + for each slash."""
+    """Last synced files of databases, by path with + instead of slashes."""
     library, source = tmp_path / "power_failure.so", Path(__file__).parents[1] / "power_failure.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     folder = tmp_path / "synced"
@@ -32,7 +32,7 @@ def synced(daemon: Daemon, tmp_path: Path) -> Iterator[Path]:
 
 
 def _lose_what_is_not_synced(daemon: Daemon, synced: Path, id_: str) -> None:
-    """The daemon dies; the experiment's database is left as the disk has it."""
+    """Kill the daemon and restore the synced state of the experiment's database."""
     daemon.kill()
     database = daemon.data / id_ / "db" / "nni.sqlite"
     for suffix in ("", "-wal", "-shm"):
@@ -52,7 +52,7 @@ def _kept_jobs(daemon: Daemon) -> list[str]:
     return [name for name in os.listdir(daemon.data / "keeper" / "jobs") if name.endswith(".jsonl")]
 
 
-def test_power_failure_runs_no_forgotten_trial_again(daemon: Daemon, code: Path, tmp_path: Path, synced: Path) -> None:
+def test_power_failure_reruns_no_forgotten_trial(daemon: Daemon, code: Path, tmp_path: Path, synced: Path) -> None:
     notes = tmp_path / "notes.jsonl"
     id_ = _experiment(daemon, code, notes, 12)
     daemon.wait(id_, "DONE")
@@ -64,7 +64,7 @@ def test_power_failure_runs_no_forgotten_trial_again(daemon: Daemon, code: Path,
     trial_notes.check_results(daemon, id_, notes)
 
 
-def test_power_failure_at_work_tries_no_finished_trial_again(
+def test_power_failure_while_running_reruns_no_finished_trial(
     daemon: Daemon, code: Path, tmp_path: Path, synced: Path
 ) -> None:
     notes = tmp_path / "notes.jsonl"

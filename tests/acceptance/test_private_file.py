@@ -1,4 +1,4 @@
-"""A folder without its private file opens, names what it lacks, and goes on once that was given again."""
+"""A folder without its private file opens, names the missing values, and continues when they are set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lacking(state: dict[str, Any]) -> bool:
 
 
 def outcome(nnictl: CommandLine, id_: str) -> list[str]:
-    """The last results of its trials that succeeded."""
+    """Final results of its succeeded trials."""
     trials = json.loads(nnictl.good("trial", "ls", id_, "--json"))
     return [trial["finalValue"] for trial in trials if trial["status"] == "SUCCEEDED"]
 
@@ -74,12 +74,12 @@ def test_missing_private_file_holds_until_values_are_given(nnictl: CommandLine) 
     code, line = nnictl.bad("update", "credentials", id_)
     assert code == 2 and "nothing can be given anew" in line
     (nnictl.data / id_ / private.FILE).unlink()
-    nnictl.good("update", "credentials", id_)  # of a stopped one
+    nnictl.good("update", "credentials", id_)  # of a stopped experiment
     kept = private.load(nnictl.data / id_ / private.FILE)
     assert kept.environment is not None and kept.environment["WASP"] == VARIABLE
 
 
-def test_copy_without_private_file_opens_and_names_its_missing_secrets(nnictl: CommandLine, tmp_path: Path) -> None:
+def test_copy_without_private_file_names_missing_secrets(nnictl: CommandLine, tmp_path: Path) -> None:
     nnictl.environment["WASP_TOKEN"] = SECRET
     section = {"platform": "scripted", "token": "${WASP_TOKEN}", "trials": [{"duration": 0.1, "result": 1}]}
     id_ = nnictl.create(trainingService=section, maxTrialNumber=1)

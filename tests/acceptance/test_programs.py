@@ -40,7 +40,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [-9, 9]}}
 
 @pytest.fixture
 def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
-    """This process has the environment of its commands."""
+    """Give this process the environment of a command line."""
     before = psutil.Process().children()
     with command_line(tmp_path) as line:
         for name, value in line.environment.items():
@@ -64,7 +64,7 @@ def settings(**fields: object) -> dict[str, object]:
     }
 
 
-def test_an_experiment_runs_to_its_end_and_leaves_nothing(line: CommandLine) -> None:
+def test_experiment_runs_to_its_end_and_leaves_nothing(line: CommandLine) -> None:
     experiment = Experiment(settings(), experiment_name="from Python").run(progress=False)
     assert line.traces() == [], "the daemon ends with its last experiment"
     assert experiment.best is not None and experiment.best.value == 7
@@ -73,12 +73,12 @@ def test_an_experiment_runs_to_its_end_and_leaves_nothing(line: CommandLine) -> 
     assert Experiment.connect(experiment.id).status == "STOPPED"
 
 
-def test_a_file_of_nni_runs_with_a_field_of_the_programs(line: CommandLine) -> None:
+def test_nni_file_runs_with_a_changed_field(line: CommandLine) -> None:
     experiment = Experiment(line.config(), max_trial_number=1).run(progress=False)
     assert len(experiment.trials()) == 1
 
 
-def test_mistakes_are_told_by_field_and_nothing_is_made(line: CommandLine) -> None:
+def test_mistakes_name_their_field_and_create_nothing(line: CommandLine) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         Experiment(settings(trial_concurrency=0, trail_gpu_number=1)).start()
     assert {problem.field for problem in caught.value.problems} == {"trial_concurrency", "trail_gpu_number"}
@@ -87,7 +87,7 @@ def test_mistakes_are_told_by_field_and_nothing_is_made(line: CommandLine) -> No
         Experiment.connect("nothere1")
 
 
-def test_start_prints_the_page_which_the_card_links(line: CommandLine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_start_prints_the_page_that_the_card_links(line: CommandLine, capfd: pytest.CaptureFixture[str]) -> None:
     with Experiment(settings(trial_command=RUN_ON)) as experiment:
         (page,) = re.findall(rf"^Experiment {experiment.id}: (http://\S+/)$", capfd.readouterr().err, re.M)
         assert httpx.get(page, trust_env=False).status_code == 200
@@ -98,7 +98,7 @@ def test_start_prints_the_page_which_the_card_links(line: CommandLine, capfd: py
     assert capfd.readouterr() == ("", "")
 
 
-def test_parameters_of_a_person_are_checked(line: CommandLine) -> None:
+def test_custom_parameters_are_checked(line: CommandLine) -> None:
     with Experiment(settings(trial_command=RUN_ON)) as experiment:
         added = experiment.trial(experiment.add_trial({"x": np.int64(1)}))
         assert repr(added.parameters) == "{'x': 1.0}"
@@ -129,12 +129,12 @@ def test_stop_change_resume_view_delete(line: CommandLine) -> None:
         Experiment.connect(experiment.id)
 
 
-def test_failures_are_raised_with_their_sentence(line: CommandLine) -> None:
+def test_failures_are_raised_with_their_reason(line: CommandLine) -> None:
     with pytest.raises(ExperimentFailed, match="exit code 3"):
         Experiment(settings(trial_command="echo no data >&2; exit 3")).run(progress=False)
 
 
-def test_the_verbs_can_be_awaited(line: CommandLine) -> None:
+def test_methods_can_be_awaited(line: CommandLine) -> None:
     async def run() -> tuple[float, int]:
         experiment = AsyncExperiment(settings())
         await experiment.run()
@@ -145,7 +145,7 @@ def test_the_verbs_can_be_awaited(line: CommandLine) -> None:
     assert asyncio.run(run()) == (7, 4)
 
 
-def test_waiting_can_be_cancelled_and_leaves_the_experiment_at_work(line: CommandLine) -> None:
+def test_cancelled_wait_leaves_the_experiment_running(line: CommandLine) -> None:
     async def run() -> str:
         experiment = await AsyncExperiment(settings(trial_command=RUN_ON)).start()
         assert await experiment.wait(0.1) is False
@@ -156,7 +156,7 @@ def test_waiting_can_be_cancelled_and_leaves_the_experiment_at_work(line: Comman
     assert asyncio.run(run()) == "RUNNING"
 
 
-def test_a_function_is_a_trial(line: CommandLine) -> None:
+def test_function_runs_as_a_trial(line: CommandLine) -> None:
     target = 2.0
     found = nni_manager.optimize(
         lambda parameters: (parameters["x"] - target) ** 2, SPACE, trials=6, concurrency=3, progress=False
@@ -165,7 +165,7 @@ def test_a_function_is_a_trial(line: CommandLine) -> None:
     assert found.best is not None and found.best.value == min(one.value or 0 for one in found.trials())
 
 
-def test_a_function_that_yields_reports_on_its_way(line: CommandLine) -> None:
+def test_generator_function_reports_intermediate_results(line: CommandLine) -> None:
     def steps(parameters: dict[str, float]) -> object:
         yield 1
         yield 2
@@ -176,15 +176,15 @@ def test_a_function_that_yields_reports_on_its_way(line: CommandLine) -> None:
     assert found.intermediate_results(one.id) == [1, 2] and one.value == 3
 
 
-def test_a_function_that_cannot_be_sent_starts_nothing(line: CommandLine) -> None:
+def test_unsendable_function_starts_nothing(line: CommandLine) -> None:
     lock = threading.Lock()
     with pytest.raises(InvalidInput, match="function: cannot be sent"):
         nni_manager.optimize(lambda parameters: lock.locked(), SPACE, trials=1)
     assert line.traces() == [] and not line.data.exists()
 
 
-def test_a_daemon_that_is_killed_meanwhile_changes_nothing(line: CommandLine) -> None:
-    """The program starts the next one, which goes on with the trials."""
+def test_daemon_killed_during_a_search_changes_nothing(line: CommandLine) -> None:
+    """The program starts the next daemon, which continues the trials."""
     program = f"""
     import asyncio, time, nni_manager
     def slow(parameters):
@@ -204,7 +204,7 @@ def test_a_daemon_that_is_killed_meanwhile_changes_nothing(line: CommandLine) ->
 
 @pytest.mark.parametrize("moment", ["before the stop", "in the stop"])
 @pytest.mark.parametrize("kind", ["awaited", "run"])
-def test_finished_search_is_returned_though_the_daemon_dies(
+def test_finished_search_is_returned_after_a_daemon_death(
     line: CommandLine, monkeypatch: pytest.MonkeyPatch, moment: str, kind: str
 ) -> None:
     def kill() -> None:
@@ -264,7 +264,7 @@ _POOL = """    with concurrent.futures.ProcessPoolExecutor(2) as pool:
     ids=["file", "imported", "imported inside", "pool", "spawned pool"],
 )
 @pytest.mark.parametrize("start", [["src/program.py"], ["-m", "src.program"]], ids=["file", "module"])
-def test_function_of_a_program_runs_as_in_the_program(
+def test_function_of_a_script_runs_as_in_the_script(
     line: CommandLine, imports: str, body: str, start: list[str]
 ) -> None:
     (line.folder / "src").mkdir()
@@ -285,9 +285,7 @@ def test_program_without_a_guard_searches_once(line: CommandLine) -> None:
     assert len(json.loads(line.good("experiment", "list", "--all", "--json"))) == 1
 
 
-def test_a_daemon_that_is_ended_meanwhile_is_not_started_again(
-    line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_daemon_stopped_during_a_search_is_not_restarted(line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "RETURN_S", 1.0)
     heard = threading.Event()
 
@@ -311,11 +309,11 @@ def _succeeded(client: ManagerClient) -> int:
     return sum((one["counts"] or {}).get("SUCCEEDED", 0) for one in client.experiments())
 
 
-def test_without_a_person_ctrl_c_stops_the_experiment(line: CommandLine) -> None:
+def test_noninteractive_ctrl_c_stops_the_experiment(line: CommandLine) -> None:
     program = f"""
     import os, signal, threading
     from nni_manager import Experiment
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore it
     experiment = Experiment({settings(trial_command=RUN_ON)!r}).start()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
@@ -335,12 +333,12 @@ def test_without_a_person_ctrl_c_stops_the_experiment(line: CommandLine) -> None
     assert done.stdout == "STOPPED\n", done.stderr
 
 
-def test_the_package_is_imported_without_what_programs_need() -> None:
+def test_package_import_skips_program_dependencies() -> None:
     check = "import sys, nni_manager; sys.exit(any(name.startswith('nni_manager.') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", check], timeout=20).returncode == 0
 
 
-def test_a_notebook_runs_from_its_first_cell_to_the_chart(line: CommandLine) -> None:
+def test_notebook_runs_from_first_cell_to_chart(line: CommandLine) -> None:
     (line.folder / "home").mkdir()
     cells = [
         "import nni_manager",

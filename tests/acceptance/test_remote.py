@@ -1,4 +1,4 @@
-"""The daemon with machines on loopback, each a real sshd: from `create` to the last trace that is removed."""
+"""The daemon with loopback machines, each with a real sshd: from `create` to the removal of the last file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >>
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
-    """Names differ: both are this machine, to sshd."""
+    """Two machines with different names; for sshd both are this machine."""
     machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
     for machine in machines:
         asyncio.run(machine.start())
@@ -59,7 +59,7 @@ def test_trials_on_two_machines_while_servers_and_daemon_die(
         until(lambda home=machine.home: not processes_of(str(home / ".nni-manager")))  # type: ignore[misc]
 
 
-def test_machine_is_drained_and_another_one_added(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_machine_is_drained_and_another_added(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     (one, two), trials = machines, 20
     id_ = shared.create(_config([one], f"sleep 1; {_REPORT}", trials), code)
     _wait_for_ended(shared, id_, 1)
@@ -89,7 +89,9 @@ def test_removed_machine_keeps_its_trials_across_a_restart(
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_service_with_its_only_machine_away_says_why(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
+def test_service_with_its_only_machine_away_has_a_reason(
+    shared: Daemon, code: Path, machines: list[RealMachine]
+) -> None:
     asyncio.run(machines[0].stop())
     id_ = shared.create(_config(machines[:1], _REPORT, 1), code)
     state = shared.wait_for(id_, lambda state: state["services"][0]["status"] == "away")
@@ -101,9 +103,7 @@ def test_service_with_its_only_machine_away_says_why(shared: Daemon, code: Path,
     shared.call("POST", f"/experiments/{id_}/stop")
 
 
-def test_machine_that_is_away_is_named_while_another_one_works(
-    shared: Daemon, code: Path, machines: list[RealMachine]
-) -> None:
+def test_away_machine_is_named_while_another_works(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     asyncio.run(machines[0].stop())
     id_ = shared.create(_config(machines, _REPORT, 1), code)
     shared.wait(id_, "DONE")
@@ -125,9 +125,7 @@ def test_remote_logs_are_read_and_kept(shared: Daemon, code: Path, machines: lis
         assert client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n"
 
 
-def test_machine_that_cannot_be_used_refuses_the_experiment(
-    shared: Daemon, code: Path, machines: list[RealMachine]
-) -> None:
+def test_unusable_machine_refuses_the_experiment(shared: Daemon, code: Path, machines: list[RealMachine]) -> None:
     config = _config(machines[:1], "true", 1)
     config["trainingService"]["machineList"][0]["hostKey"] = machines[1].fingerprint
     body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}

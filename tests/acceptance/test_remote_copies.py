@@ -1,4 +1,4 @@
-"""A data directory and a copy of it, neither of which can see the other, on one machine reached by SSH."""
+"""A data directory and its copy, which cannot see each other, use one SSH machine."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
-#: A connection that breaks is tried again after a while.
+#: Delay after which a broken connection is retried.
 _TOLD_S = 110
 
-#: What a person is told to do.
+#: The advised command.
 _WAYS_OUT = "nni-manager identity --moved", "nni-manager identity --own"
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
@@ -38,7 +38,7 @@ def machine(tmp_path: Path) -> Iterator[RealMachine]:
 
 @pytest.fixture
 def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
-    """Of its data directory, as on another machine: what it was copied from is not to be found there."""
+    """A copy of its data directory, as on another machine: the original cannot be found there."""
     (tmp_path / "copy").mkdir()
     with running_daemon(tmp_path / "copy") as copy:
         copy.terminate()
@@ -48,7 +48,7 @@ def copy(daemon: Daemon, tmp_path: Path) -> Iterator[Daemon]:
         yield copy.start()
 
 
-def test_copied_data_directory_is_refused_until_it_has_its_own_identity(
+def test_copied_data_directory_needs_its_own_identity(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
     enough = tmp_path / "enough"
@@ -78,7 +78,7 @@ def test_copied_experiment_is_held_until_it_is_declared_moved(
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
     daemon.terminate()
     asyncio.run(machine.stop())
-    id_ = copy.create(_config(machine, _REPORT), code)  # the machine could not be checked
+    id_ = copy.create(_config(machine, _REPORT), code)  # without a check of the machine
     asyncio.run(machine.start())
     _told(copy, id_, f"used by the manager of {daemon.data} on ", *_WAYS_OUT)
     assert "nni-manager stop" in _identity(copy, "--own", returns=1), "its daemon works by the name that it has"
@@ -90,7 +90,7 @@ def test_copied_experiment_is_held_until_it_is_declared_moved(
 def test_second_of_two_running_clones_is_held(
     daemon: Daemon, copy: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
-    """Machine, directory and inode are the same: of its place only the process is another one."""
+    """Machine, directory and inode are the same; only the process differs."""
     copy.terminate()
     (copy.data / "identity").unlink()
     (copy.data / "identity").hardlink_to(daemon.data / "identity")
@@ -141,7 +141,7 @@ def test_delete_in_a_copy_leaves_the_original_running(
 
 
 def _told(daemon: Daemon, id_: str, *words: str) -> None:
-    """Returns once the daemon says that: by a hold, or of trials that it had made before."""
+    """Wait until the daemon reports that: as a hold, or for earlier trials."""
 
     def is_told(state: dict[str, Any]) -> bool:
         said = json.dumps([state["hold"], daemon.trials(id_)])
@@ -157,7 +157,7 @@ def _refusal(daemon: Daemon, config: dict[str, Any], code: Path) -> str:
 
 
 def _doctor(daemon: Daemon, config: dict[str, Any], folder: Path) -> str:
-    """What it says of an experiment file."""
+    """Its answer to an experiment file."""
     (folder / "experiment.yml").write_text(json.dumps(config))
     command = [sys.executable, "-m", "nni_manager", "doctor", "--data-dir", str(daemon.data)]
     command += ["--config", str(folder / "experiment.yml")]
@@ -179,13 +179,13 @@ def _config(machine: RealMachine, command: str) -> dict[str, Any]:
 
 
 def _write(daemon: Daemon, **fields: Any) -> None:
-    """Changes what is noted of the place of its data directory."""
+    """Change the recorded location of its data directory."""
     path = daemon.data / "identity.place"
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
 def _identity(daemon: Daemon, *options: str, returns: int = 0) -> str:
-    """What the command prints."""
+    """Output of the command."""
     command = [sys.executable, "-m", "nni_manager", "identity", "--data-dir", str(daemon.data), *options]
     done = subprocess.run(command, capture_output=True, text=True, env=daemon.environment, check=False)
     assert done.returncode == returns, done.stderr

@@ -1,4 +1,4 @@
-"""Cards of two machines reached by SSH, which fake drivers show: never one trial too many, and why the others wait."""
+"""GPUs of two SSH machines, simulated by fake drivers: limits, and wait reasons of the other trials."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.group("remote_gpus")]
 
-#: NNI_KILLS=20 for as many as a release is judged by.
+#: NNI_KILLS=20: the number for a release.
 KILLS = int(os.environ.get("NNI_KILLS", "4"))
 TRIALS = 6 + 2 * KILLS
-#: Seconds until a wait reason says what has changed.
+#: Maximum seconds until a wait reason is up to date.
 MOST_STALE_S = 5.0
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
@@ -35,7 +35,7 @@ _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >>
 
 @dataclass
 class GpuMachine:
-    """`host`: as the config names it; to people they are different machines."""
+    """`host`: name in the config; for users they are different machines."""
 
     host: str
     ssh: RealMachine
@@ -47,7 +47,7 @@ class GpuMachine:
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
-    """With two cards that a program tells of, and with four that a library tells of."""
+    """Machines with two cards reported by a program, and with four reported by a library."""
     two, four = (
         GpuMachine(host, RealMachine(tmp_path / host), FakeDriver(tmp_path / f"{host}-driver", cards, has_library=lib))
         for host, cards, lib in (("127.0.0.1", 2, False), ("localhost", 4, True))
@@ -62,11 +62,13 @@ def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
         end_all(str(machine.ssh.home))
 
 
-def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_killed(
+def test_two_experiments_fill_two_machines_across_daemon_kills(
     daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:
-    """One experiment takes whole cards, the other two cards a trial, each shared by two trials. Of the six cards, a
-    foreign process computes on one and draws on another."""
+    """One experiment uses whole cards, the other two cards per trial, each shared by two trials.
+
+    A foreign process computes on one of the six cards, and draws on another.
+    """
     two, four = machines
     with _somebody() as other:
         two.driver.show({1: [OnCard(other, kind="G")]})
@@ -123,7 +125,7 @@ def test_plan_shows_chosen_machines_and_reasons_against_others(
         before = set(shared.data.iterdir())
 
         def planned() -> dict[str, Any]:
-            """A machine that is slow to log in to is away in a plan, which waits for none."""
+            """A plan does not wait for machines: one with a slow login is away."""
             [plan] = shared.call("POST", "/platforms/plan", json=body)["services"]
             return dict(plan)
 
@@ -148,7 +150,7 @@ def test_more_cards_than_any_machine_has_are_refused(
 
 
 def _config(machines: tuple[GpuMachine, ...], seconds: str, *, trials: int = TRIALS, **fields: Any) -> dict[str, Any]:
-    """`fields`: of the section; what limits a card is of each machine."""
+    """`fields`: of the section; card limits belong to each machine."""
     own = {name: fields.pop(name) for name in ("maxTrialNumberPerGpu",) if name in fields}
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -167,7 +169,7 @@ def _config(machines: tuple[GpuMachine, ...], seconds: str, *, trials: int = TRI
 
 @contextmanager
 def _somebody() -> Iterator[int]:
-    """A process that is none of ours."""
+    """A foreign process."""
     with subprocess.Popen(["sleep", "600"]) as process:
         try:
             yield process.pid
@@ -176,6 +178,6 @@ def _somebody() -> Iterator[int]:
 
 
 def _why(daemon: Daemon, id: str) -> str:
-    """Of its only trial."""
+    """Wait reason of its only trial."""
     waits = [trial["wait"]["sentence"] for trial in daemon.trials(id) if trial["wait"]]
     return "".join(waits)

@@ -1,4 +1,4 @@
-"""Three machines with a real sshd and wires of their own: what happens to links, servers, keepers and power."""
+"""Three machines with real sshds and their own network: faults of links, servers, keepers and power."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.alone, pytest.mark.timeout(300)]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
-#: Seconds after which a machine that says nothing is noticed.
+#: Seconds after which a silent machine is noticed.
 _NOTICED_S = 30.0
 _STOPPED_S = 10.0
 _CONFIGS = Path(__file__).parents[2] / "configs"
@@ -35,7 +35,7 @@ def machines(tmp_path: Path) -> Iterator[list[NamespacedMachine]]:
 
 
 def test_digits_example_uses_every_machine(daemon: Daemon, machines: list[NamespacedMachine]) -> None:
-    """Its file with these machines: real training, with a Python where scikit-learn is."""
+    """The example with these machines: real training, with a Python that has scikit-learn."""
     trials, epochs = 40, 15
     config = yaml.safe_load((_CONFIGS / "digits-remote.yml").read_text())
     python = str(Path(sys.executable).parent)
@@ -79,8 +79,8 @@ def test_no_trial_is_lost_or_run_twice_under_faults(
     daemon.wait(id_, "DONE", timeout_s=150)
     ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
     assert ends == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
-    # of the killed keeper, jobs that were running were taken over by the next one, unless they ended before it came
-    # what was on its way when both ends were gone has never begun
+    # the next keeper took over the running jobs of the killed one, unless they had ended before
+    # a job in transit when both ends were lost has never started
     attempts = daemon.attempts(id_)
     good = [attempt for attempt in attempts if attempt["state"] == "SUCCEEDED"]
     others = [attempt for attempt in attempts if attempt not in good and attempt["startedMs"] is not None]
@@ -109,7 +109,7 @@ def test_trials_of_a_vanished_machine_run_elsewhere(
     assert time.monotonic() - begun <= _NOTICED_S
     assert set(picked(_unknown(daemon, id_), "place")) == {(silent.address,)}
     daemon.wait_for(id_, lambda _: daemon.trial(id_, trial)["attempts"][0]["state"] == "LOST", timeout_s=60)
-    # the others went on, and it is tried again elsewhere
+    # the others continued, and it is retried elsewhere
     daemon.wait_for(id_, lambda _: _place_of_the_second(daemon, id_, trial), timeout_s=60)
     assert _place_of_the_second(daemon, id_, trial) != silent.address
     assert silent.users_processes()
@@ -125,7 +125,7 @@ def test_trials_of_a_vanished_machine_run_elsewhere(
     _check_nothing_runs(machines)
 
 
-def test_stop_with_a_dead_machine_names_leftovers_and_ends_them_later(
+def test_stop_with_a_dead_machine_ends_named_leftovers_later(
     daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
 ) -> None:
     dead = machines[1]
@@ -173,7 +173,7 @@ def _code(tmp_path: Path) -> Path:
 
 
 def _archives(machines: list[NamespacedMachine]) -> list[Path]:
-    """Code that was sent whole."""
+    """Completely sent code."""
     return [file for machine in machines for file in machine.home.glob(".nni-manager/*/*/*/*.tar.gz")]
 
 
@@ -187,12 +187,12 @@ def _running_on(daemon: Daemon, id_: str) -> list[dict[str, Any]]:
 
 
 def _unknown(daemon: Daemon, id_: str) -> list[dict[str, Any]]:
-    """Attempts of which nothing can be seen."""
+    """Unreachable attempts."""
     return [attempt for attempt in daemon.attempts(id_) if attempt["unreachable"]]
 
 
 def _place_of_the_second(daemon: Daemon, id_: str, trial: str) -> str:
-    """Of the trial's second attempt; empty: it has none yet."""
+    """Place of the trial's second attempt; empty: none yet."""
     return "".join(attempt["place"] for attempt in daemon.trial(id_, trial)["attempts"][1:2])
 
 
@@ -207,5 +207,5 @@ def _sleepers(machines: list[NamespacedMachine]) -> list[psutil.Process]:
 
 
 def _check_nothing_runs(machines: list[NamespacedMachine]) -> None:
-    """A keeper without a job ends itself a moment after its last connection."""
+    """A keeper without jobs exits soon after its last connection."""
     until(lambda: not [p for machine in machines for p in machine.users_processes()], 20)

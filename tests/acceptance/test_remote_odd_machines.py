@@ -1,4 +1,4 @@
-"""Machines reached by SSH that are not as one would wish: clocks that go wrong, one home folder for two, full disks."""
+"""Unusual SSH machines: wrong clocks, a shared home folder, full disks."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.grou
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 _SHIFT_S = 600
-#: NNI_CODE_MB=299 for the most there may be.
+#: NNI_CODE_MB=299: the maximum.
 CODE_MB = int(os.environ.get("NNI_CODE_MB", "30"))
-#: Milliseconds for which no result may come while code is sent; one comes every 20.
+#: Maximum gap between results in milliseconds while code is sent; trials report every 20 ms.
 MOST_HELD_UP_MS = 1000
 
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
-    """Not started yet."""
+    """A daemon that is not started yet."""
     machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
     yield machines
     for machine in machines:
@@ -68,7 +68,7 @@ def test_clock_offsets_and_a_shared_home_folder_cost_no_result(
 def test_clock_change_on_a_machine_ends_no_trial(
     shared: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path, step_s: int
 ) -> None:
-    """After the daemon has met the machine."""
+    """The clock changes after the daemon has connected to the machine."""
     one, shift = machines[0], tmp_path / "shift"
     shift.write_text("0")
     one.environment.update(LD_PRELOAD=_clock(tmp_path), SHIFTED_CLOCK_FILE=str(shift))
@@ -104,7 +104,7 @@ def test_removed_code_is_sent_again(shared: Daemon, code: Path, machines: list[R
 def test_results_arrive_while_large_code_is_sent(
     shared: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
 ) -> None:
-    """Over the same connection, of an experiment that is at work."""
+    """Results of a running experiment use the same connection."""
     one = machines[0]
     asyncio.run(one.start())
     loop = "n=0; while [ ! -e {}/enough ]; do n=$((n+1)); {}; sleep 0.02; done; {}"
@@ -131,13 +131,13 @@ def test_results_arrive_while_large_code_is_sent(
 
 @pytest.mark.machines
 def test_full_disk_of_a_machine_costs_no_result(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
-    """What runs there ends when there is room again, what was about to start goes to the other machine."""
+    """Running trials end when space is available again; new ones start on the other machine."""
     full = machines[0]
     trials = 24
     with _small_disk(full.home):
         for machine in machines:
             asyncio.run(machine.start())
-        # a trial that cannot write its result would fail by its own fault
+        # a trial that cannot write its result would fail on its own
         command = f"sleep 0.5; until {_REPORT}; do sleep 0.2; done"
         id_ = daemon.create(_config(machines, command, trials), code)
         daemon.wait_for(id_, lambda _: _succeeded(daemon, id_) >= 4)
@@ -162,7 +162,7 @@ def test_full_disk_of_a_machine_costs_no_result(daemon: Daemon, code: Path, mach
 
 
 def _check_results(daemon: Daemon, id_: str, trials: int) -> None:
-    """Each trial has its own, and took one attempt."""
+    """Check that each trial has its own result from one attempt."""
     ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
     assert ends == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
     assert picked(daemon.attempts(id_), "number") == [(1,)] * trials
@@ -181,7 +181,7 @@ def _config(machines: list[RealMachine], command: str, trials: int, **fields: An
 
 
 def _times(daemon: Daemon, id: str) -> list[int]:
-    """When its results were stored, milliseconds since the epoch."""
+    """Times at which its results were stored, in milliseconds since the epoch."""
     return sorted(result["storedMs"] for result in daemon.results(id))
 
 

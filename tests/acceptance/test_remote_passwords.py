@@ -1,4 +1,4 @@
-"""Machines that are logged in to with a password: what a daemon has to know of it later."""
+"""Machines with password login: the next daemon still knows the password."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Serve = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Runs something of a machine, which goes on serving while the test waits for other things."""
+    """Run a coroutine of a machine, which keeps serving while the test waits."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -1,4 +1,4 @@
-"""A daemon of the next version: keepers of the one before keep their trials, are named, and give way after them."""
+"""A daemon of the next version: keepers of the previous version keep their trials, are named, and are then replaced."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
 
 @pytest.fixture
 def upgraded(tmp_path: Path, code: Path, machines: list[RealMachine]) -> Iterator[tuple[Daemon, str]]:
-    """A daemon of this version, and an experiment with two trials at a keeper of the version before, on the first
-    machine, where they wait for `go`."""
+    """A daemon of this version, and an experiment with two trials at a keeper of the previous version.
+
+    The trials wait for `go` on the first machine.
+    """
     before = _package_of_before(tmp_path / "before")
     data = tmp_path / "data"
     data.mkdir()
@@ -51,7 +53,7 @@ def upgraded(tmp_path: Path, code: Path, machines: list[RealMachine]) -> Iterato
     assert_gone(str(data))
 
 
-def test_trials_of_an_older_keeper_run_on_beside_others(
+def test_trials_of_an_older_keeper_continue_with_others(
     upgraded: tuple[Daemon, str], machines: list[RealMachine], tmp_path: Path
 ) -> None:
     daemon, id_ = upgraded
@@ -91,7 +93,7 @@ def test_stop_names_trials_that_still_run(
 
 
 def _package_of_before(folder: Path) -> Path:
-    """Where `trial_runner` is found that says it is of that version, and is this one otherwise."""
+    """Folder of a `trial_runner` that reports another version, but otherwise is this one."""
     package, version = Path(protocol.__file__).parent, 'VERSION = "{}"'.format
     shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     file = folder / package.name / "protocol.py"

@@ -1,4 +1,4 @@
-"""What trials report and how they end, as the API shows it; and what may be changed while they run."""
+"""Results and ends of trials in the API, and changes while trials run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.group("results")]
 
 
 class Bench:
-    """One experiment at a time, and questions about it."""
+    """One experiment at a time, with helpers."""
 
     def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
         self.daemon = daemon
@@ -32,7 +32,7 @@ class Bench:
         self.id = ""
 
     def start(self, command: str, **more: Any) -> None:
-        """`command`: of the trials; one trial unless `more` says otherwise."""
+        """`command`: of the trials; one trial unless `more` changes that."""
         base: dict[str, Any] = {
             "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
             "trialCodeDirectory": ".",
@@ -46,13 +46,13 @@ class Bench:
         self.id = self.daemon.create(base | {"trialCommand": command} | more, self.code, environment)
 
     def start_code(self, code: str, **more: Any) -> None:
-        """`code`: Python of the trials; `nni` is imported already."""
+        """`code`: Python code of the trials, after `import nni`."""
         first = 'import os, sys\nsys.path.insert(0, os.environ["PYTHONPATH"].rsplit(":", 1)[-1])\nimport nni\n'
         (self.code / "snippet.py").write_text(first + code)
         self.start(f"{PYTHON} snippet.py", **more)
 
     def run(self, command: str, **more: Any) -> dict[str, Any]:
-        """The only trial, once the experiment is over."""
+        """The only trial, after the experiment has finished."""
         self.start(command, **more)
         return self.end()
 
@@ -66,7 +66,7 @@ class Bench:
         return self.trial(trial["id"])
 
     def close(self) -> None:
-        """Trials that still run would take what the next test needs of a small machine."""
+        """Stop the trials, to free the processors for the next test."""
         if self.id:
             self.call("POST", "/stop")
 
@@ -156,7 +156,7 @@ def test_broken_line_is_named_and_the_others_count(bench: Bench) -> None:
 
 
 def test_thousands_of_outbox_files_cost_no_result(bench: Bench) -> None:
-    """Of the outbox that was read before, and of the one that every trial has; what is not read is said."""
+    """Known outboxes and the main one are read; skipped files are reported."""
     (bench.code / "many.py").write_text(
         "import os\nfolder = os.path.dirname(os.environ['NNI_OUTBOX'])\n"
         "for number in range(8000):\n    open(os.path.join(folder, 'z%d' % number), 'w').close()\n"
@@ -347,7 +347,7 @@ def test_first_trials_failing_alike_cause_a_hold(bench: Bench) -> None:
     assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"FAILED": 7}
 
 
-def test_first_unusable_results_cause_a_hold_and_resume_counts_again(bench: Bench) -> None:
+def test_first_unusable_results_cause_a_hold_until_resume(bench: Bench) -> None:
     (bench.code / "wrong.py").write_text(
         "import nni\nnni.get_next_parameter()\nnni.report_final_result({'acc': 0.9})\n"
     )
@@ -568,7 +568,7 @@ def test_resume_reruns_trials_that_the_stop_ended(bench: Bench) -> None:
 
 @pytest.mark.parametrize("second", ["0.25", "0.2512345", "0.25e"], ids=["shorter", "longer", "nothing usable"])
 def test_overwritten_outbox_is_reported_on_its_trial(bench: Bench, second: str) -> None:
-    """`>` for `>>`, the commonest slip in a shell."""
+    """`>` instead of `>>`, the most common mistake in a shell."""
     first, last = '{"type":"intermediate","value":0.5}', f'{{"type":"final","value":{second}}}'
     gate = bench.gates / "gate"
     bench.start(f"echo '{first}' > $NNI_OUTBOX; until [ -e {gate} ]; do sleep 0.02; done; echo '{last}' > $NNI_OUTBOX")
@@ -645,7 +645,7 @@ def test_edited_code_is_named_and_each_trial_has_its_state(bench: Bench) -> None
     )
 
 
-def test_edited_settings_count_once_a_trial_left_them_alone(bench: Bench) -> None:
+def test_edited_settings_count_if_trials_did_not_edit_them(bench: Bench) -> None:
     settings = bench.code / "factor.cfg"
     settings.write_text("FACTOR=1\n")
     command = (
@@ -684,7 +684,7 @@ def test_further_final_results_of_all_channels_are_counted(bench: Bench) -> None
     assert bench.log().count("reported more than one final result") == 1
 
 
-def test_continued_attempt_goes_on_in_the_curve_of_the_first(bench: Bench) -> None:
+def test_continued_attempt_extends_the_curve_of_the_first(bench: Bench) -> None:
     trial = bench.run_code(
         "file = os.path.join(os.environ['NNI_CHECKPOINT_DIR'], 'epoch')\n"
         "first = int(open(file).read()) if os.path.exists(file) else 0\n"
@@ -716,7 +716,7 @@ def test_final_result_counts_beyond_the_limit_of_results(bench: Bench) -> None:
     assert "maxResultSize (2 MB)" in trial["message"] and bench.log().count("maxResultSize (2 MB)") >= 1
 
 
-def test_long_output_is_warned_of_once_and_nothing_is_cut(bench: Bench) -> None:
+def test_long_output_warns_once_and_is_kept(bench: Bench) -> None:
     command = (
         "head -c $((NNI_TRIAL_SEQ_ID * 700000)) /dev/zero; head -c 400000 /dev/zero >&2;"
         ' echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'

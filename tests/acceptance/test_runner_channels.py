@@ -1,4 +1,4 @@
-"""Forty trials under real runners in clean environments, over each way that results can take."""
+"""Forty trials under real runners in clean environments, over each channel for results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.grou
     [
         pytest.param("push", "push", 40, marks=pytest.mark.thorough),
         ("pull", "pull", 40),
-        ("auto", "push", 8),  # as `push`, once it is chosen
+        ("auto", "push", 8),  # like `push` after the choice
     ],
 )
 def test_many_trials_report_completely_and_leave_nothing(
@@ -47,7 +47,7 @@ def test_trials_use_shared_storage(shared: Daemon, code: Path) -> None:
 
 
 def test_unreachable_manager_reads_runners_by_exec(shared: Daemon, code: Path) -> None:
-    """The listener is not where they are told that it is."""
+    """Runners get a wrong address of the listener."""
     work = Numbered(shared, code, trials=4, platform={"channel": "auto", "nniManagerIp": "127.0.0.2"})
     work.wait(100)
     work.check("pull")
@@ -55,7 +55,7 @@ def test_unreachable_manager_reads_runners_by_exec(shared: Daemon, code: Path) -
 
 @pytest.mark.parametrize("channel", ["push", "pull"])
 def test_channels_have_the_same_line_limit(shared: Daemon, code: Path, channel: str) -> None:
-    """What one channel takes, the other takes; what it does not take, it names."""
+    """All channels accept the same lines, and name the ones that they refuse."""
     (code / "long.py").write_text(
         "import os\nwith open(os.environ['NNI_OUTBOX'], 'a') as file:\n"
         "    for size in (2_900_000, 4_100_000, 5_000_000):\n"
@@ -80,7 +80,7 @@ def test_channels_have_the_same_line_limit(shared: Daemon, code: Path, channel: 
 
 
 def _check_that_it_is_clean(work: Numbered) -> None:
-    """Nothing of the caller's environment, each trial in a folder of its own, and no token in sight."""
+    """Check the environment: no variables of the caller, a separate folder per trial, and no visible token."""
     started = [entries[0] for entries in work.noted().values()]
     assert len({entry["folder"] for entry in started}) == work.trials
     own = ("NNI_", "CUDA_")

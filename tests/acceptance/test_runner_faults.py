@@ -1,4 +1,4 @@
-"""What goes wrong between real runners and the daemon: it is killed and away, a runner is killed, both disagree."""
+"""Faults between real runners and the daemon: kills of either, absence, contradictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180), pytest.mark.grou
 
 
 def test_trials_ending_while_the_daemon_is_away_deliver_later(listening: Daemon, code: Path) -> None:
-    """Killed as soon as there are results; it comes back when the last of eight trials has ended by itself."""
+    """The daemon is killed at the first results, and restarts after the last of eight trials has ended."""
     work = Numbered(listening, code, trials=8, steps=100, pause_s=0.1)
     listening.wait_for(work.id, lambda _: len([values for values in work.stored().values() if values]) == 8)
     listening.kill()
@@ -86,7 +86,7 @@ def test_runner_exit_wins_over_a_contradicting_platform(shared: Daemon, code: Pa
 
 
 def _held(work: Numbered) -> dict[str, list[Any]]:
-    """By job: values in the order of the store, which is all there is to ask while no daemon runs."""
+    """By job: values in the order of the database, because no daemon runs."""
     found: dict[str, list[Any]] = {job: [] for job in work.noted()}
     query = "SELECT job_name, data FROM metrics m JOIN attempts a ON (a.trial_id, a.number) = (m.trial_id, m.attempt)"
     for job, data in work.daemon.rows(work.id, f"{query} ORDER BY m.id"):

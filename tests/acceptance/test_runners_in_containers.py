@@ -1,4 +1,4 @@
-"""Real runners, started by the test as containers would: without a listening daemon, and several for one job."""
+"""Real runners that the test starts in place of containers: without a listening daemon, and several for one job."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
-#: Asked of the database, as no daemon is there to be asked.
+#: Query of the database, because no daemon runs.
 _STORED = "SELECT data FROM metrics ORDER BY id"
 
 
 class Container:
-    """The only trial's runner, in a fresh folder below `place`. `variables`: beside those the manager made."""
+    """The only trial's runner, in a new folder below `place`. `variables`: in addition to those of the manager."""
 
     def __init__(self, cluster: Cluster, place: Path, **variables: str) -> None:
         self.folder = place / "nni"
@@ -49,12 +49,12 @@ class Container:
         self.process.communicate(timeout=20)
 
     def end(self) -> tuple[int, str]:
-        """(exit code, what it said), once it has ended by itself."""
+        """Wait for its end; returns (exit code, output)."""
         _, said = self.process.communicate(timeout=60)
         return self.process.returncode, said
 
     def outbox(self) -> list[Any]:
-        """Nothing while the command has not begun."""
+        """Empty until the command has started."""
         path = self.folder / protocol.MAIN_OUTBOX
         text = path.read_text() if path.exists() else ""
         return [json.loads(line)["value"] for line in text.splitlines()]
@@ -64,7 +64,7 @@ class Container:
 
 
 def test_runner_without_a_daemon_ends_with_its_trials_exit_code(listening: Daemon, code: Path, tmp_path: Path) -> None:
-    """It ends with its trial's exit code, and everything is on its disk, to be read from a mount."""
+    """It exits with its trial's exit code, and all results are on its disk, readable through a mount."""
     (tmp_path / "notes").mkdir()
     command = f"python3 numbered.py {tmp_path / 'notes'} 60 0.05 && exit 7"
     cluster = Cluster(listening, code, 1, trialCommand=command)
@@ -86,7 +86,7 @@ def test_runner_without_a_daemon_ends_with_its_trials_exit_code(listening: Daemo
 
 
 def test_one_of_several_processes_reports(listening: Daemon, code: Path, tmp_path: Path) -> None:
-    """The results of the other processes are dropped, their logs kept apart, and they end with the trial."""
+    """Results of the other processes are dropped, their logs are separate, and they end with the trial."""
     cluster = Cluster(listening, code, 1, trialCommand="python3 ranked.py")
     cluster.start(0)
     gate = tmp_path / "gate"

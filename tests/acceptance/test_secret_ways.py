@@ -1,4 +1,4 @@
-"""A secret from the shell to the platform: looked up at create, stored beside the config, given anew, never shown."""
+"""A secret from the shell to the platform: read at creation, stored separately, replaced, never shown."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def nnictl(tmp_path: Path, server: CommandLine) -> Iterator[CommandLine]:
 
 
 def section(**fields: object) -> dict[str, object]:
-    """Of a cluster that accepts one token only."""
+    """A section for a cluster that accepts only one token."""
     accepted = hashlib.sha256(RIGHT.encode()).hexdigest()
     return {"platform": "scripted", "token": "${BEE_TOKEN}", "acceptedToken": accepted, **fields}
 
 
 def stored(nnictl: CommandLine, id_: str) -> dict[str, str]:
-    """Asked of the private file, as there is no other way to a secret."""
+    """Secrets in the private file, which is the only place that shows them."""
     with closing(sqlite3.connect(f"file:{nnictl.data}/{id_}/private.sqlite?mode=ro", uri=True)) as connection:
         return dict(connection.execute("SELECT reference, value FROM secrets"))
 
 
 def everything_shown(nnictl: CommandLine, id_: str) -> str:
-    """What answers, pages' API and logs hold."""
+    """Texts of API answers and logs."""
     with nnictl.daemon.client() as client:
         paths = (f"/api/v1/experiments/{id_}", "/api/v1/experiments", f"/experiments/{id_}/api/v1/nni/experiment")
         answers = [client.get(path).raise_for_status().text for path in paths]

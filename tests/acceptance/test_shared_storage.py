@@ -1,4 +1,4 @@
-"""The real daemon with `sharedStorage` mounted by the user: on this machine and on machines of loopback."""
+"""A real daemon with `sharedStorage` that the user mounted, on this machine and on loopback machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.storage_places import folder_of
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.group("shared_storage")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
-#: It needs its code, writes beside it and into its output folder, and prints; a quote and a variable stay as they are.
+#: Needs its code, writes next to it and into its output folder, and prints. Quotes and variables must be unchanged.
 _COMMAND = (
     "test -f note.txt || exit 3; pwd > where.txt; echo model > \"$NNI_OUTPUT_DIR/model.bin\"; echo 'it'\"'\"'s done'; "
     f"echo careful >&2; {_REPORT}"
@@ -31,7 +31,7 @@ _KEY = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Path:
-    """As this machine has it mounted."""
+    """The storage as mounted on this machine."""
     folder = tmp_path / "storage"
     folder.mkdir()
     return folder
@@ -39,7 +39,7 @@ def storage(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, storage: Path) -> Iterator[RealMachine]:
-    """It has the same storage at a place of its own, below the home folder."""
+    """A machine with the same storage, mounted below its home folder."""
     machine = RealMachine(tmp_path / "machine")
     (machine.home / "mnt").mkdir()
     (machine.home / "mnt" / "nni").symlink_to(storage)
@@ -82,8 +82,7 @@ def test_hybrid_experiment_has_one_storage(shared: Daemon, code: Path, storage: 
 
 
 def test_experiment_finds_its_folder_again(daemon: Daemon, code: Path, storage: Path, tmp_path: Path) -> None:
-    """Its name cannot be guessed; found after a daemon that was killed, on a resume, and where its data directory
-    has moved."""
+    """The folder has a random name. It is found after a daemon kill, a resume and a move of the data directory."""
     (code / "note.txt").touch()
     command = f"while [ ! -e {tmp_path}/go-$NNI_TRIAL_SEQ_ID ]; do sleep 0.05; done; {_COMMAND}"
     (tmp_path / "go-0").touch()
@@ -148,7 +147,7 @@ def test_account_key_appears_nowhere(shared: Daemon, code: Path, storage: Path) 
 
 
 def test_unmounted_storage_is_named(shared: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
-    """Unmounted on the machine: a trial that has not begun is retried once the storage is back."""
+    """Unmounted on the machine: a trial that has not started is retried when the storage is back."""
     (code / "note.txt").touch()
     hold, begun = code.parent / "hold", code.parent / "begun"
     begun.mkdir()
@@ -171,7 +170,7 @@ def test_unmounted_storage_is_named(shared: Daemon, code: Path, storage: Path, m
 
 
 def _lost_storage(daemon: Daemon, id_: str) -> list[str]:
-    """What is said of attempts that ended for want of it."""
+    """Messages of attempts that ended because it was missing."""
     return [attempt["message"] for attempt in daemon.attempts(id_) if attempt["reason"] == "STORAGE"]
 
 

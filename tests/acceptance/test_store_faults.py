@@ -1,4 +1,4 @@
-"""Full disks, locked, read-only, deleted and corrupted files: nothing acknowledged is lost, all goes on by itself."""
+"""Full disks, and locked, read-only, deleted and corrupted files: no acknowledged data is lost, and all recovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("store_faults")]
 
-#: Nothing may take longer to be answered or refused, in seconds.
+#: Maximum time of an answer or refusal, in seconds.
 PROMPT_S = 5.0
 DISK_HOLDS = {"STORE_UNAVAILABLE", "PLATFORM_UNAVAILABLE"}
 
@@ -35,7 +35,7 @@ DISK_HOLDS = {"STORE_UNAVAILABLE", "PLATFORM_UNAVAILABLE"}
 def small_disk(daemon: Daemon, tmp_path: Path) -> Iterator[Path]:
     """A file system with room for one experiment: its write-ahead log alone takes up to 4 MB.
 
-    When all its trials wait for room to report, only the daemon's poll finds the disk full, so it is made frequent.
+    When all its trials wait for space to report, only the daemon's poll notices the full disk, so polls are frequent.
     """
     daemon.terminate()
     daemon.environment["NNI_MANAGER_SAFETY_POLL"] = "1s"
@@ -48,7 +48,7 @@ def small_disk(daemon: Daemon, tmp_path: Path) -> Iterator[Path]:
 
 
 class Run:
-    """An experiment of witness trials, and how it answers."""
+    """An experiment of noting trials, and its answers."""
 
     def __init__(self, daemon: Daemon, code: Path, root: Path, *, folder: Path | None = None, **more: Any) -> None:
         self.daemon = daemon
@@ -67,7 +67,7 @@ class Run:
         return self.folder / "db" / "nni.sqlite"
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """An answer, whatever it says, in time."""
+        """Any answer, within the time limit."""
         began = time.monotonic()
         with self.daemon.client() as client:
             answer = client.request(method, f"/api/v1/experiments/{self.id}{path}", **options)
@@ -76,7 +76,7 @@ class Run:
         return answer
 
     def holds(self) -> set[str]:
-        """The code of the hold it is on now, or that it cannot even say so."""
+        """The code of its current hold, or that it cannot be read."""
         answer = self.ask("GET", "")
         if answer.status_code == 503:
             assert "database" in answer.json()["error"]
@@ -88,14 +88,14 @@ class Run:
         return {state["hold"]["code"]}
 
     def is_at_work(self) -> bool:
-        """Not so, for instance, while a daemon that was just started cannot open it."""
+        """Whether it can be opened; a daemon that has just started may fail."""
         return not any("cannot be opened" in error for error in _entry(self.daemon, self.id)["errors"])
 
     def wait_for_progress(self, trials: int = 6) -> None:
         self.daemon.wait_for(self.id, lambda state: state["counts"].get("SUCCEEDED", 0) >= trials)
 
     def check_refusals(self, words: str) -> None:
-        """Commands are refused with the reason; questions are answered, or refused with it too."""
+        """Check that commands are refused with the reason, and that reads are answered or refused with it."""
         for method, path, body in (
             ("PATCH", "", {"trialConcurrency": 3}),
             ("POST", "/trials", {"parameters": {"x": 0.5}}),
@@ -110,7 +110,7 @@ class Run:
             self.ask("GET", path)
 
     def check_end(self) -> None:
-        """Nothing that a trial wrote is missing or there twice, and no command was carried out that was refused."""
+        """Check that no result is missing or duplicated, and that no refused command was carried out."""
         until(self.is_at_work)
         self.daemon.wait(self.id, "DONE")
         ends = picked(self.daemon.trials(self.id), "status", "attempt", "stopRequest")
@@ -123,7 +123,7 @@ class Run:
         trial_notes.check_tuners(self.hosts, self.trials)
 
     def told(self) -> str:
-        """What its own database says of it, once that is STOPPED; the daemon has said so before."""
+        """Wait until its database contains STOPPED, which the daemon has already reported."""
         with contextlib.closing(sqlite3.connect(self.database, timeout=20)) as connection:
             ((status,),) = connection.execute("SELECT status FROM experiment").fetchall()
         return str(status) if status == "STOPPED" else ""
@@ -166,7 +166,7 @@ def test_killed_daemon_starts_on_a_full_disk(daemon: Daemon, code: Path, tmp_pat
 
 @pytest.mark.machines
 def test_terminated_daemon_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
-    """With all that is its own there: SQLite gives the room beside an index back when the daemon ends."""
+    """All its files are on that disk: SQLite frees the space of the index's log when the daemon ends."""
     data = tmp_path / "data"
     data.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", data], check=True)
@@ -205,7 +205,7 @@ def test_full_disk_does_not_delay_the_daemons_end(daemon: Daemon, code: Path, tm
 
 
 def _fill(disk: Path) -> Path:
-    """Takes all room but a few bytes; answers the file that has it."""
+    """Fill the disk except for a few bytes; returns the file."""
     path = disk / "filling"
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -239,7 +239,7 @@ def test_idle_experiment_refuses_what_it_cannot_store(shared: Daemon, code: Path
     run.stop()
 
 
-def test_daemon_starts_beside_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_daemon_starts_with_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path)
     run.wait_for_progress()
     daemon.kill()
@@ -251,8 +251,10 @@ def test_daemon_starts_beside_a_locked_database(daemon: Daemon, code: Path, tmp_
 
 
 def test_results_survive_a_stop_while_the_store_is_locked(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    """Some jobs end before the stop, some by it, while the experiment cannot be opened; nothing that they reported is
-    lost, and what has run to its end is not run again."""
+    """Some jobs end before the stop and some because of it, while the experiment cannot be opened.
+
+    No result is lost, and no finished trial runs again.
+    """
     run = Run(daemon, code, tmp_path, trials=8, spread_s=2)
     daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 4)
     daemon.kill()
@@ -277,7 +279,7 @@ def test_results_survive_a_stop_while_the_store_is_locked(daemon: Daemon, code: 
 
 
 def test_next_daemon_completes_a_stop_that_was_not_stored(daemon: Daemon, code: Path, tmp_path: Path) -> None:
-    # the first attempts are still at work when they are stopped, however slow the machine is; the second ones are quick
+    # first attempts still run when they are stopped, even on a slow machine; second ones are quick
     pause = f'case "$NNI_SYS_DIR" in *-2) pause=0;; *) pause=0.5;; esac; exec {PYTHON} noting_trial.py 80 $pause 0'
     run = Run(daemon, code, tmp_path, trials=4, trialCommand=pause)
     daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 4)
@@ -288,7 +290,7 @@ def test_next_daemon_completes_a_stop_that_was_not_stored(daemon: Daemon, code: 
         daemon.kill()
         daemon.start()
         assert (_entry(daemon, run.id)["status"], _entry(daemon, run.id)["hold"]) == ("STOPPED", None)
-        with daemon.client() as client:  # there is no other way to what its jobs left
+        with daemon.client() as client:  # the only access to what its jobs left
             assert client.post(f"/api/v1/experiments/{run.id}/resume").status_code == 503
     daemon.call("POST", f"/experiments/{run.id}/resume")
     daemon.wait(run.id, "DONE")
@@ -298,14 +300,14 @@ def test_next_daemon_completes_a_stop_that_was_not_stored(daemon: Daemon, code: 
 
 
 def _ended_commands(folder: Path) -> list[str]:
-    """Trials with a first attempt that ended by itself, by the keeper's records."""
+    """Trials whose first attempt exited on its own, from the keeper's records."""
     records = [path.read_text().splitlines() for path in (folder.parent / "keeper" / "jobs").glob("*.jsonl")]
     claims = [json.loads(lines[0]) for lines in records if protocol.ENDED in lines[-1]]
     return [Path(claim["attempt_directory"]).name for claim in claims if str(folder) in claim["attempt_directory"]]
 
 
 def _check_every_metric(run: Run) -> None:
-    """Of all attempts, those that a stop ended included."""
+    """Results of all attempts, including those that a stop ended."""
     wrote = sorted((entry["attempt"], entry["value"]) for entry in trial_notes.read(run.notes) if "value" in entry)
     results = picked(run.daemon.results(run.id), "trialId", "attempt", "result")
     assert sorted((f"{id_}-{n}" if n > 1 else id_, json.loads(data)) for id_, n, data in results) == wrote
@@ -355,7 +357,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def freeze() -> Iterator[Callable[[Path], None]]:
-    """Makes files unchangeable, for root too; they thaw at the end."""
+    """Make files immutable, even for root, until the end of the block."""
     frozen: list[Path] = []
 
     def freeze(path: Path) -> None:
@@ -442,7 +444,7 @@ def test_corrupt_databases_affect_no_other_experiment(daemon: Daemon, code: Path
 
 
 def _small_run(daemon: Daemon, code: Path, root: Path) -> Run:
-    """Of two trials at a time; it is not over soon."""
+    """A long experiment with two concurrent trials."""
     root.mkdir()
     return Run(daemon, code, root, trials=8, trialConcurrency=2)
 
@@ -471,7 +473,7 @@ def _check_corrupt(run: Run) -> None:
 def test_stop_ends_trials_of_a_failed_experiment(
     daemon: Daemon, code: Path, fate: str, what: str, platform: dict[str, str]
 ) -> None:
-    """Its own loop cannot, so they would run for ever. Nothing is written into a removed file."""
+    """Its own loop cannot stop them, so they would run forever. Nothing is written into a removed file."""
     daemon.terminate()
     daemon.environment["NNI_MANAGER_SAFETY_POLL"] = "1s" if fate == "removed while it runs" else "600s"
     daemon.start(*LISTENING)
@@ -480,7 +482,7 @@ def test_stop_ends_trials_of_a_failed_experiment(
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     until(lambda: len(_sleeping(id_)) == 2)
     if words := FATES[fate](daemon, daemon.data / id_ / "db"):
-        # a writer that meets the files half removed sees only that the database cannot be opened
+        # if the files are half removed, a writer only notices that the database cannot be opened
         until(lambda: any(words in error for error in _entry(daemon, id_)["errors"]))
     jobs = _sleeping(id_)
     assert len(jobs) == 2
@@ -492,12 +494,12 @@ def test_stop_ends_trials_of_a_failed_experiment(
 
 
 def _sleeping(id_: str) -> list[psutil.Process]:
-    """The processes of trials, of any keeper."""
+    """The processes of trials of all keepers."""
     return [process for process in processes_of(id_) if _last_word(process) == "1000"]
 
 
 def _last_word(process: psutil.Process) -> str:
-    """The last argument of a process; empty for one that ended meanwhile."""
+    """The last argument of a process; empty if it has ended."""
     with contextlib.suppress(psutil.Error):
         return (process.cmdline() or [""])[-1]
     return ""
@@ -520,7 +522,7 @@ def _scramble_meanwhile(daemon: Daemon, folder: Path) -> str:
     return "restore it from a backup"
 
 
-#: Fault of the database → causes it; returns its message, empty where it goes unnoticed until the stop.
+#: Fault → function that causes it and returns its message; empty: unnoticed until the stop.
 FATES: dict[str, Callable[[Daemon, Path], str]] = {
     "removed while it runs": _remove_while_it_runs,
     "removed just now": _remove_just_now,
@@ -559,7 +561,7 @@ def _entry(daemon: Daemon, id_: str) -> dict[str, Any]:
 
 
 def _during(seconds: float, holds: Callable[[], bool]) -> None:
-    """It holds all the time."""
+    """Check that a condition holds the whole time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         assert holds()
@@ -567,7 +569,7 @@ def _during(seconds: float, holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("names", [("log",), ("log", "checkpoint"), ("log", "trials", "code")], ids="+".join)
-def test_removed_folders_are_made_when_the_experiment_opens(
+def test_removed_folders_are_recreated_on_opening(
     daemon: Daemon, code: Path, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     run = Run(daemon, code, tmp_path, trials=4, steps=1)
@@ -604,7 +606,7 @@ def test_empty_database_is_named_everywhere(daemon: Daemon, code: Path, tmp_path
 
 @pytest.mark.parametrize("lost", ["database", "keeper"])
 def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tmp_path: Path, lost: str) -> None:
-    """The keeper has forgotten the jobs of an older copy of the database, or its files are gone."""
+    """The keeper has forgotten the jobs of an older database copy, or its files are missing."""
     run = Run(daemon, code, tmp_path, trials=6, steps=4, pause_s=0.7, trialConcurrency=6, tuner={"name": "Random"})
     daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING") == 6)
     daemon.terminate()
@@ -629,9 +631,7 @@ def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tm
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["at work", "at the start"])
-def test_database_put_back_opens_the_experiment_again(
-    daemon: Daemon, code: Path, tmp_path: Path, is_killed: bool
-) -> None:
+def test_restored_database_reopens_the_experiment(daemon: Daemon, code: Path, tmp_path: Path, is_killed: bool) -> None:
     run = Run(daemon, code, tmp_path)
     run.wait_for_progress()
     if is_killed:

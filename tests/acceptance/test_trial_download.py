@@ -1,4 +1,4 @@
-"""`nnictl trial download` brings the files of a trial that ran here, and of one that ran on a machine behind SSH."""
+"""`nnictl trial download` copies the files of a local trial, and of one on an SSH machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def machine(tmp_path: Path) -> Iterator[RealMachine]:
     end_all(str(machine.home))
 
 
-def test_files_and_checkpoint_of_a_local_trial_are_brought(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+def test_files_and_checkpoint_of_a_local_trial_are_downloaded(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     id_, trial = _ended_trial(daemon, code, {"platform": "local"})
     target = tmp_path / "brought"
     said = _download(daemon, id_, "-T", trial, "-o", str(target))
@@ -42,7 +42,7 @@ def test_files_and_checkpoint_of_a_local_trial_are_brought(daemon: Daemon, code:
     assert (target / "checkpoint" / "epoch").read_text() == "7\n"
 
 
-def test_files_of_a_trial_on_another_machine_are_brought(
+def test_files_of_a_remote_trial_are_downloaded(
     daemon: Daemon, machine: RealMachine, code: Path, tmp_path: Path
 ) -> None:
     id_, trial = _ended_trial(
@@ -58,7 +58,7 @@ def test_files_of_a_trial_on_another_machine_are_brought(
 def _ended_trial(
     daemon: Daemon, code: Path, service: dict[str, Any], *, stays: bool = False, **fields: Any
 ) -> tuple[str, str]:
-    """Experiment and trial; `stays`: the experiment goes on, so that its machines are connected."""
+    """Experiment and trial; `stays`: the experiment continues, so its machines stay connected."""
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCommand": f"{_COMMAND}\n[ $NNI_TRIAL_SEQ_ID = 0 ] || sleep 1000" if stays else _COMMAND,

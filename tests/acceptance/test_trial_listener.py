@@ -1,4 +1,4 @@
-"""The trial listener of a real daemon under clients that are wrong, huge, fast or slow. The tests are the runners."""
+"""The trial listener of a real daemon with invalid, huge, fast and slow clients. The tests act as runners."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.group("trial_listener")]
 
 MIB = 1024 * 1024
 METRICS = 1_000_000
-#: Longest that `/readyz` may take, in seconds, and the most that memory may grow.
+#: Maximum duration of `/readyz` in seconds, and maximum growth of memory.
 PROMPT_S = 0.05
 GROWTH = 30 * MIB
 _NAP_S = 0.02
 
 
 class Watch:
-    """What the daemon's memory and its readiness are like meanwhile, both looked at again and again."""
+    """Samples the daemon's memory and readiness during the test."""
 
     def __init__(self, daemon: Daemon) -> None:
         assert daemon.process is not None
@@ -47,7 +47,7 @@ class Watch:
         self._before = self._process.memory_info().rss
         self._most = self._before
         self.waits_s: list[float] = []
-        #: Seconds by which a thread that only sleeps wakes too late meanwhile.
+        #: Seconds that a sleeping thread wakes too late, which measures the load of the machine.
         self._oversleeps_s: list[float] = []
 
     @contextmanager
@@ -82,7 +82,7 @@ class Watch:
         connection.close()
 
     def check(self) -> None:
-        """The machine itself may be late, when others keep it busy; the daemon must not be."""
+        """Check that the daemon is not slow, apart from the delay of a busy machine."""
         assert len(self.waits_s) > 50
         late, machine, share = _worst_but_few(self.waits_s), _worst_but_few(self._oversleeps_s), self._share()
         slowest = [round(wait * 1000) for wait in sorted(self.waits_s)[-10:]]
@@ -92,20 +92,20 @@ class Watch:
         assert self.growth < GROWTH, f"{self.growth / MIB:.0f} MiB more"
 
     def _share(self) -> float:
-        """Of the time that the daemon wanted a processor meanwhile, that in which it had one."""
+        """The share of its runnable time in which the daemon had a processor."""
         ran_s, queued_s = _scheduled(self._process.pid)
         ran_s, queued_s = ran_s - self._ran_s, queued_s - self._queued_s
         return ran_s / (ran_s + queued_s)
 
 
 def _scheduled(pid: int) -> tuple[float, float]:
-    """Seconds that the first thread of a process ran, and that it waited for a processor, since it began."""
+    """Seconds since its start that a process's first thread ran, and that it waited for a processor."""
     ran, queued, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     return int(ran) / 1e9, int(queued) / 1e9
 
 
 def _worst_but_few(seconds: list[float]) -> float:
-    """One in fifty is worse."""
+    """The 98th percentile."""
     return sorted(seconds)[len(seconds) * 98 // 100]
 
 
@@ -172,7 +172,7 @@ def test_million_metrics_in_a_minute_are_stored(listening: Daemon, code: Path) -
     assert flood["seconds"] < 60
     assert flood["putOff"] > 0, "eight at once are more than there is room for"
     watch.check()
-    # a list of a million is more than the API gives at once, and asking for it in parts takes minutes
+    # the API does not return a million results at once, and reading pages takes minutes
     assert listening.rows(cluster.id, "SELECT count(*), count(DISTINCT value) FROM metrics") == [
         (METRICS, METRICS // 8)
     ]
@@ -181,7 +181,7 @@ def test_million_metrics_in_a_minute_are_stored(listening: Daemon, code: Path) -
 
 
 def test_slow_clients_delay_no_other(shared: Daemon, code: Path) -> None:
-    """Two hundred that send a header a second, for so long as they are let."""
+    """Two hundred clients send a header line per second, for as long as they can."""
     cluster = Cluster(shared, code, 1)
     slow = [socket.create_connection(cluster.address) for _ in range(200)]
     began = time.monotonic()
@@ -200,7 +200,7 @@ def test_slow_clients_delay_no_other(shared: Daemon, code: Path) -> None:
         for each in slow:
             each.settimeout(max(0.1, began + 45 - time.monotonic()))
             assert _is_closed(each)
-        assert time.monotonic() - began > 25, "not at once: a slow network is no attack"
+        assert time.monotonic() - began > 25, "not at once: a slow network is not an attack"
     finally:
         for each in slow:
             each.close()
@@ -221,7 +221,7 @@ def _when_it_listens(variables: dict[str, str]) -> dict[str, Any]:
 
 
 def _status_of_a_large_post(variables: dict[str, str], headers: dict[str, str], *, is_chunked: bool) -> int:
-    """Fifty megabytes are offered, of which no more is sent than is taken."""
+    """Offer fifty megabytes, but send only what is accepted."""
     host, _, port = urlsplit(variables["NNI_MANAGER_URL"]).netloc.partition(":")
     path = urlsplit(variables["NNI_MANAGER_URL"]).path
     length = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {50 * MIB}"

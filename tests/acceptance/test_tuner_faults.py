@@ -1,4 +1,4 @@
-"""Tuners and assessors that raise, hang or are killed: the experiment says so, running trials end well, it goes on."""
+"""Tuners and assessors that raise, hang or die: the experiment reports it, running trials finish, and it continues."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.waiting import until
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("tuner_faults")]
 
 State = dict[str, Any]
-#: Seconds for which the daemon can open no further file.
+#: Seconds during which the daemon cannot open files.
 _SHORTAGE_S = 1.5
 
 
 class Bench:
-    """One experiment of gated trials, and everything a test wants to know of it."""
+    """An experiment of gated trials, with helpers."""
 
     def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
         self.daemon = daemon
@@ -43,7 +43,7 @@ class Bench:
         self.id = self.daemon.create(config, self.code, {"TRIAL_NOTES": str(self.notes), "GATES": str(self.gates)})
 
     def close(self) -> None:
-        """Trials that still run would take what the next test needs of a small machine."""
+        """Stop the trials, to free the processors for the next test."""
         if self.id:
             self.daemon.call("POST", f"/experiments/{self.id}/stop")
 
@@ -69,7 +69,7 @@ class Bench:
         )
 
     def check_end(self, trials: int = 6) -> None:
-        """Everything ended well, and the last tuner process knows every result."""
+        """Check that all trials succeeded, and that the last tuner process knows every result."""
         state = self.daemon.wait(self.id, "DONE")
         assert (state["hold"], state["errors"], state["counts"]) == (None, [], {"SUCCEEDED": trials})
         trial_notes.check_results(self.daemon, self.id, self.notes)
@@ -89,13 +89,13 @@ def bench(shared: Daemon, code: Path, tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def own(daemon: Daemon, code: Path, tmp_path: Path) -> Bench:
-    """Its daemon may end."""
+    """A bench with its own daemon, which may end."""
     return Bench(daemon, code, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """It calls a tuner silent after a second."""
+    """A bench whose daemon reports a silent tuner after a second."""
     folder = tmp_path_factory.mktemp("hasty")
     with running_daemon(folder, environment={"NNI_MANAGER_TUNER_PATIENCE": "1s"}) as daemon:
         yield daemon
@@ -178,7 +178,7 @@ def test_tuner_without_threads_is_started_again(own: Bench, tmp_path: Path) -> N
 
 
 def _kill_tuner(bench: Bench, but: int) -> int:
-    """Kills the tuner's process once it is another one than `but`; answers which it was."""
+    """Kill the tuner's process when it differs from `but`; returns its pid."""
     found = until(lambda: next((p for p in bench.tuner_processes() if p.pid != but), None))
     found.kill()
     found.wait(5)
@@ -236,7 +236,7 @@ def test_raising_tuner_causes_a_hold_with_its_traceback(bench: Bench, fault: str
 
 
 def test_resuming_an_unfixed_tuner_causes_a_hold_again(own: Bench) -> None:
-    """Its module was there when the experiment was made, and is broken now."""
+    """Its module was valid at creation, and is broken now."""
     bench = own
     bench.start()
     bench.wait_for_count(RUNNING=2)
@@ -278,7 +278,7 @@ HANGS = {
 }
 
 
-def test_silent_tuner_causes_a_hold_that_ends_by_itself(impatient: Bench) -> None:
+def test_silent_tuner_causes_a_hold_that_ends_automatically(impatient: Bench) -> None:
     bench, answer = impatient, impatient.gates / "answer"
     bench.tuner.write_text(
         bench.good_tuner.replace(
@@ -338,7 +338,7 @@ def test_daemon_ends_while_the_tuner_hangs(own: Bench, hang: str, number: signal
 
 
 def _hang(bench: Bench, hang: str) -> None:
-    """Starts an experiment with a tuner that hangs at the third proposal."""
+    """Start an experiment whose tuner hangs at the third proposal."""
     mark = bench.gates / "hangs"
     bench.tuner.write_text(
         bench.good_tuner.replace(
@@ -356,7 +356,7 @@ def _wait_for_hang(bench: Bench) -> None:
 
 
 def _line_of(path: Path, words: str) -> str:
-    """As a stack names it."""
+    """The line as a stack trace names it."""
     (number,) = [n for n, line in enumerate(path.read_text().splitlines(), 1) if words in line]
     return f'File "{path}", line {number} in '
 
@@ -415,7 +415,7 @@ class Workers(Tuner):
 
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_child_processes_of_a_tuner_end_with_it(daemon: Daemon, code: Path, is_killed: bool) -> None:
-    """Also what it put into a session of its own, and what outlived a killed daemon: its workers do not notice."""
+    """Including processes in another session, and workers that outlived a killed daemon without noticing."""
     (code / "workers.py").write_text(WORKERS)
     tuner = {"className": "workers.Workers", "codeDirectory": "."}
     config = trial_notes.config(trials=9, steps=1, pause_s=0, tuner=tuner, trialCommand="exec sleep 1000")

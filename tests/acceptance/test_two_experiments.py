@@ -1,4 +1,4 @@
-"""Two experiments on one daemon know nothing of each other; and a stop is quick."""
+"""Two experiments on one daemon are independent, and a stop is quick."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_trials_that_obey_sigterm_end_at_once(nnictl: CommandLine) -> None:
 
 
 def _follow(daemon: Daemon, id_: str) -> list[dict[str, Any]]:
-    """All states an experiment's stream tells, to its end."""
+    """All states of an experiment's event stream, to its end."""
     with daemon.client() as client, client.stream("GET", f"/api/v1/experiments/{id_}/events", timeout=40) as stream:
         return [json.loads(line[5:]) for line in _lines(stream) if line.startswith("data:")]
 
@@ -88,13 +88,13 @@ def _check_stream(states: list[dict[str, Any]], id_: str, last: str) -> None:
 
 
 def _jobs(daemon: Daemon, id_: str) -> dict[int, str]:
-    """Process id → folder of the attempt, for what the keeper started."""
+    """Process id → folder of the attempt, for processes that the keeper started."""
     keeper = daemon.keeper_pid()
     return {pid: folder for pid, (folder, parent) in _processes(daemon, id_).items() if parent == keeper}
 
 
 def _processes(daemon: Daemon, id_: str) -> dict[int, tuple[str, int]]:
-    """Process id → (folder of the attempt, its parent's id), for the attempts' processes and what these started."""
+    """Process id → (folder of the attempt, parent's id), for the attempts' processes and their children."""
     mark, found = f"{daemon.data / id_ / 'trials'}/", {}
     for process in psutil.process_iter(["ppid", "environ"]):
         folder = (process.info["environ"] or {}).get("NNI_SYS_DIR", "")

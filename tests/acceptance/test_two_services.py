@@ -1,4 +1,4 @@
-"""Two training services in one experiment: what befalls one is no concern of the other, and costs no result."""
+"""Two training services in one experiment: faults of one do not affect the other, and lose no result."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.waiting import until
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 TRIALS = 40
-#: Seconds after the experiment's beginning at which the second service loses a machine, then all of it, and then its
-#: credentials expire, for good.
+#: Seconds after the start at which the second service loses a machine, then becomes unreachable, then loses its
+#: credentials permanently.
 MACHINE, OUTAGE, CREDENTIALS_S = (2.0, 4.0), (7.0, 3.0), 11.0
-#: Seconds for which no trial of the first service may start while it has a free slot: a trial takes 1.2 of them.
+#: Maximum seconds without a start on the first service while it has a free slot; a trial takes 1.2 s.
 MOST_QUIET_S = 4.0
 
 
@@ -70,7 +70,7 @@ def _span(span: tuple[float, float]) -> dict[str, float]:
 
 
 class Watcher:
-    """Looks at all trials again and again, as people do."""
+    """Polls all trials, like a user."""
 
     def __init__(self, daemon: Daemon, id_: str) -> None:
         self._daemon = daemon
@@ -101,7 +101,7 @@ class Watcher:
             self._watch_the_first()
 
     def _watch_the_first(self) -> None:
-        """Trials that the first service took, and how long since the last one came, while there are more to start."""
+        """Trials that the first service accepted, and the time since the last, while more trials wait."""
         trials = self._daemon.trials(self._id)
         first = {trial["id"] for trial in trials if trial["service"] == "scripted"}
         if first != self._first or len(trials) >= TRIALS:
@@ -110,8 +110,10 @@ class Watcher:
 
 
 def _check_results(daemon: Daemon, id_: str) -> None:
-    """Every trial has its own; attempts beyond the first are those after one that was lost, of the second service, or
-    heard of again when another one was under way."""
+    """Check that every trial has its own result.
+
+    Only attempts of the second service that were lost, or that reappeared during the next one, have successors.
+    """
     until(lambda: not {"PENDING", "RUNNING"} & {attempt["state"] for attempt in daemon.attempts(id_)}, 30)
     ends = picked(daemon.trials(id_), "sequenceId", "status", "finalResult")
     assert ends == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]

@@ -1,6 +1,6 @@
-"""Users' tuners and assessors in the user's Python: which one it is, what it need not have, and what it cannot import.
+"""Custom tuners and assessors in the user's Python: its selection, its requirements, and import errors.
 
-That Python is a virtual environment without any package of ours, with a module that only it has.
+That Python is a virtual environment without our packages, with a module that exists only there.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Strict(Assessor):
     def assess_trial(self, trial_job_id, trial_history):
         return AssessResult.Good if trial_history[-1] < only_in_this_python.NUMBER else AssessResult.Bad
 """
-#: Reports 1, and then 100 until it is ended.
+#: Reports 1, then 100 until stopped.
 ENDLESS = """echo '{"type": "intermediate", "value": 1}' >> "$NNI_OUTBOX"
 while :; do echo '{"type": "intermediate", "value": 100}' >> "$NNI_OUTBOX"; sleep 0.2; done"""
-#: Virtual environments, and the number that a module in each of them has.
+#: Virtual environments, and the number in a module of each.
 PYTHONS = {"first": 42, "second": 43}
 MINE = {"className": "mine.Mine", "codeDirectory": "."}
 STRICT = {"className": "strict.Strict", "codeDirectory": "."}
@@ -70,7 +70,7 @@ class Home:
         line.environment["PATH"] = f"{self.first / 'bin'}:{line.environment['PATH']}"
 
     def parameters(self, id_: str) -> dict[str, Any]:
-        """Of the first trial, of an experiment that came to its end."""
+        """Run an experiment to its end; returns the parameters of the first trial."""
         self.line.daemon.wait(id_, "DONE", timeout_s=30)
         return dict(self.line.daemon.trials(id_)[0]["parameters"])
 
@@ -111,7 +111,7 @@ def test_field_overrules_the_path_and_the_option_the_field(home: Home) -> None:
 
 
 def test_experiment_keeps_its_python_after_resume(home: Home) -> None:
-    """Also when it is resumed from a shell with another one."""
+    """Also after a resume from a shell with another Python."""
     id_ = home.line.create(tuner=MINE, maxTrialNumber=1)
     home.parameters(id_)
     home.line.good("stop", id_)
@@ -129,7 +129,7 @@ def test_experiment_keeps_its_python_after_resume(home: Home) -> None:
 def test_tuner_and_assessor_run_each_in_their_python(
     home: Home, tuner: dict[str, Any], assessor: dict[str, Any]
 ) -> None:
-    """Ours in the daemon's Python, the user's in the user's, whichever is which."""
+    """Built-in classes run in the daemon's Python, custom ones in the user's."""
     good, ending = """echo '{"type": "final", "value": 2}' >> "$NNI_OUTBOX" """, ENDLESS
     if assessor.get("name"):  # the first two that end make the median that the third one is compared with
         report = """echo '{"type": "intermediate", "value": 200}' >> "$NNI_OUTBOX"\n"""
@@ -182,7 +182,7 @@ def test_all_faults_of_classes_are_reported_at_once(home: Home) -> None:
 
 @pytest.mark.parametrize("section", ["tuner", "advisor"])
 def test_advisor_proposes_and_stops_trials(home: Home, section: str) -> None:
-    """It runs in the user's Python, without NNI; its trials are stopped at their first result."""
+    """An advisor runs in the user's Python without NNI; its trials are stopped at their first result."""
     fields: dict[str, Any] = {"tuner": None, section: {"className": "advisor.Racing", "codeDirectory": "."}}
     command = ENDLESS.replace("100", "-1")
     id_ = home.line.create(**fields, maxTrialNumber=3, trialConcurrency=2, trialCommand=command)
@@ -191,7 +191,7 @@ def test_advisor_proposes_and_stops_trials(home: Home, section: str) -> None:
     trials = sorted(home.line.daemon.trials(id_), key=lambda trial: int(trial["sequenceId"]))
     assert [trial["parameters"]["x"] for trial in trials] == [1, 2, 3]
     told = trials[2]["parameters"]["calls"]
-    # of the two that ran beside it, one has ended when it is asked for, or both
+    # of the two concurrent trials, one or both have ended at this request
     assert [call[1] for call in told if call[1] == "EARLY_STOPPED"] in (["EARLY_STOPPED"], ["EARLY_STOPPED"] * 2)
 
 
@@ -214,7 +214,7 @@ def test_advisor_of_the_first_format_runs(home: Home) -> None:
     assert home.line.daemon.wait(id_, "DONE", timeout_s=40)["counts"] == {"SUCCEEDED": 2}
 
 
-def test_name_of_a_class_of_nnis_says_what_to_install(home: Home) -> None:
+def test_nni_class_name_names_the_package_to_install(home: Home) -> None:
     file = home.line.config(tuner={"name": "PBTTuner", "classArgs": {"optimize_mode": "maximize"}})
     for command in (("create", "--config"), ("config", "check")):
         code, complaint = home.line.bad(*command, file)
@@ -234,7 +234,7 @@ def test_missing_python_is_named(home: Home) -> None:
 
 
 def test_managers_python_is_used_without_a_caller(server: CommandLine, tmp_path: Path) -> None:
-    """A config that comes without an environment, as from another machine."""
+    """A config without an environment, as sent from another machine."""
     (tmp_path / "only_in_this_python.py").write_text("NUMBER = 1\n")
     (tmp_path / "mine.py").write_text(TUNER)
     config = {

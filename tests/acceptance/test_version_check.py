@@ -1,4 +1,4 @@
-"""A trial runner and a manager must agree in the first two numbers of their versions, and everybody hears if not."""
+"""Trial runner and manager must have the same first two version numbers; a mismatch is reported everywhere."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MISMATCH = (
     "the trial runner is version {runner}, this manager is {manager}: their first two numbers must be equal;"
     " use the runner that comes with this manager, or set versionCheck: false"
 )
-#: Versions of managers that look alike where digits are compared.
+#: Versions of managers that differ as numbers but share leading digits.
 LATER = ("2.10.0", "2.1.0")
-#: Where a trial can leave a sign that its command ran.
+#: Command that leaves a sign that it ran.
 SIGN = """echo ran > "$NNI_OUTPUT_DIR/../ran" """
 
 
@@ -55,7 +55,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def later_ones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Daemon]]:
-    """Both are there for the whole module: in random order, one of them at a time would be started again and again."""
+    """Both daemons run for the whole module: in random order, one at a time would restart often."""
     with ExitStack() as stack:
         yield {version: stack.enter_context(managing(tmp_path_factory.mktemp("later"), version)) for version in LATER}
 
@@ -66,7 +66,7 @@ def later(request: pytest.FixtureRequest, later_ones: dict[str, Daemon]) -> Daem
 
 
 def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
-    """The only trial failed, the experiment is in ERROR, and these words stand on its pages and in its log."""
+    """Check that the only trial failed, that the experiment is in ERROR, and that page and log contain this message."""
     state = daemon.wait(id_, "ERROR")
     assert (state["errors"], state["hold"], state["counts"]) == ([words], None, {"FAILED": 1})
     (trial,) = daemon.trials(id_)
@@ -80,7 +80,7 @@ def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
 
 
 def check_acceptance(cluster: Cluster, version: str) -> None:
-    """The runner is known by its version, and its trial goes on to its end."""
+    """Check that the runner's version is shown, and that its trial runs to its end."""
     daemon, runner = cluster.daemon, cluster.environments[0]
     attempt = cluster.attempt(0)
     assert (attempt["runnerVersion"], attempt["channel"]) == (version, "push")
@@ -92,7 +92,7 @@ def check_acceptance(cluster: Cluster, version: str) -> None:
 
 
 def close(daemon: Daemon, id_: str) -> None:
-    """It would only take what the others need of a small machine."""
+    """Stop the experiment, to free processors for other tests."""
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
@@ -114,7 +114,7 @@ def test_runner_of_another_version_is_refused(own: Daemon, trials: Path, version
 
 
 @pytest.mark.parametrize("version", ["0.5.1", None])
-def test_refusal_is_told_by_the_commands_that_show_experiments(own: Daemon, trials: Path, version: str | None) -> None:
+def test_refusal_is_shown_by_experiment_commands(own: Daemon, trials: Path, version: str | None) -> None:
     cluster = Cluster(own, trials, 1)
     assert say(cluster.environments[0], "version", version=version, channel="push")[0] == 409
     own.wait(cluster.id, "ERROR")
@@ -171,7 +171,7 @@ def test_version_numbers_are_compared_as_numbers(later: Daemon, trials: Path, ve
 
 
 def test_refused_runner_ends_no_other_trial(own: Daemon, trials: Path) -> None:
-    """Nothing new starts until a resume; what runs goes on, and counts."""
+    """No trials start until a resume; running ones continue and count."""
     cluster = Cluster(own, trials, 2)
     fitting, other = cluster.environments
     assert say(fitting, "version", version="0.6.2", channel="push")[0] == 200
@@ -211,7 +211,7 @@ def test_fitting_runner_runs_its_command(own: Daemon, trials: Path, tmp_path: Pa
 def _run_runner(
     daemon: Daemon, trials: Path, folder: Path, version: str
 ) -> tuple[Cluster, subprocess.CompletedProcess[str]]:
-    """In place of a container, to its end."""
+    """Run a runner to its end, in place of a container."""
     cluster = Cluster(daemon, trials, 1, trialCommand=SIGN)
     cluster.start(0)
     variables = {**cluster.environments[0], "NNI_SYS_DIR": str(folder / "nni")}
@@ -221,7 +221,7 @@ def _run_runner(
 
 @pytest.mark.parametrize("version", ["2.10.3", "2.1.3"])
 def test_real_runner_checks_a_real_managers_version(later: Daemon, trials: Path, tmp_path: Path, version: str) -> None:
-    """Started by the platform, with a Python that runs a runner of this version; registration returns the manager's."""
+    """The platform starts a runner of this version; registration returns the manager's version."""
     manager = later.call("GET", "/daemon")["version"]
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

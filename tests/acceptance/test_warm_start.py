@@ -1,4 +1,4 @@
-"""`warmStart`: a new experiment's tuner is told the results of another one, before its first proposal."""
+"""`warmStart`: a new experiment's tuner gets the results of another experiment before its first proposal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def first(line: CommandLine) -> str:
-    """An experiment that is over: eight trials, whose x is their result."""
+    """A finished experiment with eight trials; the result of each is its x."""
     id_ = line.create(
         trialCommand=REPORT_X,
         searchSpace=uniform(0, 1),
@@ -48,7 +48,7 @@ def values(line: CommandLine, id_: str) -> list[float]:
     return [trial["parameters"]["x"] for trial in json.loads(line.good("trial", "ls", id_, "--json"))]
 
 
-def test_the_tuner_goes_on_from_results_of_an_open_and_of_a_closed_experiment(line: CommandLine, first: str) -> None:
+def test_tuner_continues_from_open_and_closed_experiments(line: CommandLine, first: str) -> None:
     tuner = {"name": "Anneal", "classArgs": {"optimize_mode": "minimize", "seed": 1}}
     ask = {"trialCommand": REPORT_X, "searchSpace": uniform(0, 1), "maxTrialNumber": 1, "tuner": tuner}
     cold = values(line, line.create(**ask))
@@ -59,7 +59,7 @@ def test_the_tuner_goes_on_from_results_of_an_open_and_of_a_closed_experiment(li
     assert values(line, line.create(**ask, warmStart=[first])) == of_open != cold
 
 
-def test_results_that_do_not_fit_are_counted_and_left_out(line: CommandLine, first: str) -> None:
+def test_unsuitable_results_are_counted_and_skipped(line: CommandLine, first: str) -> None:
     everything = json.loads(line.good("trial", "ls", first, "--json"))
     middle = sorted(trial["parameters"]["x"] for trial in everything)[3]
     id_ = line.create(trialCommand=REPORT_X, searchSpace=uniform(0, middle), maxTrialNumber=1, warmStart=[first])
@@ -72,7 +72,7 @@ def test_results_that_do_not_fit_are_counted_and_left_out(line: CommandLine, fir
     assert warning["message"].startswith("warmStart: ")
 
 
-#: Reports two objectives, whatever its parameters.
+#: Reports two objectives, independent of its parameters.
 REPORT_TWO = """echo '{"type": "final", "value": {"f": 1, "g": 2}}' >> "$NNI_OUTBOX" """
 REPORT_ONE = """echo '{"type": "final", "value": 1}' >> "$NNI_OUTBOX" """
 WAYS: dict[str, dict[str, Any]] = {
@@ -91,7 +91,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_tuner_is_told_what_the_same_tuner_found(line: CommandLine, way: str) -> None:
+def test_every_tuner_gets_the_results_of_the_same_tuner(line: CommandLine, way: str) -> None:
     ask = {"trialCommand": REPORT_ONE, "searchSpace": uniform(0, 1), "maxTrialNumber": 2, **WAYS[way]}
     before = line.create(**ask)
     line.daemon.wait(before, "DONE")
@@ -105,7 +105,7 @@ def test_every_tuner_is_told_what_the_same_tuner_found(line: CommandLine, way: s
         assert new["parameters"] not in had
 
 
-def test_an_experiment_that_does_not_exist_is_refused(line: CommandLine) -> None:
+def test_missing_experiment_is_refused(line: CommandLine) -> None:
     file = line.config(trialCommand=REPORT_X, searchSpace=uniform(0, 1), warmStart=["nowhere1"])
     code, sentence = line.bad("create", "--config", file)
     assert code == 2 and "warmStart: there is no experiment nowhere1; `nnictl experiment list --all`" in sentence

@@ -1,4 +1,4 @@
-"""Compares the notes that trials of `trials/noting_trial.py` wrote themselves with what the manager stored."""
+"""Compares the notes of trials (`trials/noting_trial.py`) with the stored results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Entry = dict[str, Any]
 def config(
     *, trials: int, steps: int, pause_s: float, tuner: dict[str, Any], spread_s: float = 0, **more: Any
 ) -> dict[str, Any]:
-    """An experiment of noting trials, eight at a time. `spread_s`: range of the trials' pauses, in seconds."""
+    """An experiment with eight concurrent noting trials. `spread_s`: range of the trials' pauses, in seconds."""
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCommand": f"{PYTHON} noting_trial.py {steps} {pause_s} {spread_s}",
@@ -30,7 +30,7 @@ def config(
 
 
 def noting_tuner(folder: Path) -> dict[str, Any]:
-    """A user's tuner that logs in `folder` every call that each of its processes received."""
+    """A custom tuner that logs every call of each of its processes in `folder`."""
     return {"className": "note_tuner.NoteTuner", "codeDirectory": ".", "classArgs": {"folder": str(folder)}}
 
 
@@ -39,7 +39,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def check_results(daemon: Daemon, id_: str, notes: Path) -> None:
-    """Every attempt ran once; what the decided attempt of each trial wrote is stored once, in order, nothing else."""
+    """Check that every attempt ran once, and that exactly the results of each final attempt are stored, in order."""
     entries = read(notes)
     starts = Counter(entry["attempt"] for entry in entries if entry["event"] == "started")
     assert set(starts.values()) == {1}, "an attempt ran twice"
@@ -57,18 +57,18 @@ def check_results(daemon: Daemon, id_: str, notes: Path) -> None:
 
 
 def _named(trial: str, number: int) -> str:
-    """An attempt, as its own process knows it."""
+    """An attempt, from its process's environment."""
     return f"{trial}-{number}" if number > 1 else trial
 
 
 def check_tuners(folder: Path, finals: int) -> None:
-    """No process was told a result twice, and the last one knows them all, at least a moment after the end."""
+    """Check that no process got a result twice, and that the last one gets all, soon after the end."""
     deadline = time.monotonic() + 15
     while (most := max(len(read(path)) for path in folder.glob("*.jsonl"))) < finals and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert most == finals, "the last tuner was not told every result"
+    assert most == finals, "the last tuner did not get every result"
     hosts = {path: read(path) for path in folder.glob("*.jsonl")}
     for path, notes in hosts.items():
         seen = Counter(note["x"] for note in notes)
-        assert set(seen.values()) <= {1}, f"{path.name} was told a result twice"
+        assert set(seen.values()) <= {1}, f"{path.name} got a result twice"
         assert all(note["value"] == note["x"] * 2 for note in notes)

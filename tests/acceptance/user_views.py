@@ -1,4 +1,4 @@
-"""What users see of an experiment outside of the API: its page, the command line, the notes of its tuner."""
+"""Views of an experiment outside the API: page, command line, and its tuner's notes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def page(daemon: Daemon, path: str) -> str:
-    """Of the service, over TCP."""
+    """A page of the service, over TCP."""
     (listener,) = (listener for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service")
     answer = httpx.get(f"{listener['address']}{path}", verify=False)
     assert answer.status_code == 200, answer.text
@@ -26,14 +26,14 @@ def page(daemon: Daemon, path: str) -> str:
 
 
 def trials_on(daemon: Daemon, id_: str) -> dict[str, tuple[str, str]]:
-    """Trial id → (status, the sentence below it) as the table of an experiment's trials shows them."""
+    """Trial id → (status, reason) in the table of trials."""
     text = page(daemon, f"/experiments/{id_}/trials?limit=1000")
     rows = re.findall(r"<tr data-trial=.*?>(.*?)</tr>", text, re.DOTALL)
     return {_first(row, r'<td class="col-id"><code>(.*?)</code>'): _status(row) for row in rows}
 
 
 def nnictl(daemon: Daemon, *words: str) -> str:
-    """What it prints; it must succeed."""
+    """Output of a command that must succeed."""
     command = [str(Path(sys.executable).with_name("nnictl")), *words, "--data-dir", str(daemon.data)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -41,7 +41,7 @@ def nnictl(daemon: Daemon, *words: str) -> str:
 
 
 def notes(path: Path) -> list[Json]:
-    """What the tuner of `trials/listed_tuner.py` was told, in order."""
+    """Notes of the tuner of `trials/listed_tuner.py`, in order."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -50,6 +50,6 @@ def _status(row: str) -> tuple[str, str]:
 
 
 def _first(text: str, pattern: str) -> str:
-    """As a reader sees it; empty where there is none."""
+    """Visible text of the first match; empty: no match."""
     found = re.search(pattern, text, re.DOTALL)
     return html.unescape(found[1]) if found else ""

@@ -1,8 +1,8 @@
-"""Reads SQLite's write-ahead log from outside, to tell whether a commit is being written right now.
+"""Reads SQLite's write-ahead log from outside, to detect a commit in progress.
 
-A commit appends its pages as frames, of which only the last is marked; see "The WAL File Format" in SQLite's
-documentation. Frames behind the last mark that continue its checksum belong to a commit that is not complete; those
-that do not are left over from before.
+A commit appends its pages as frames, and marks only the last one; see "The WAL File Format" in SQLite's
+documentation. Frames after the last mark belong to an incomplete commit if they continue its checksum; others are
+left over.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _BIG_ENDIAN_WORDS = 0x377F0683
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What a log holds while its writer stands still."""
+    """Contents of a log while its writer is paused."""
 
     #: Bytes up to the end of the last complete commit.
     committed: int
     #: Bytes of one page with its frame header.
     frame: int
-    #: Pages of a commit that is not complete follow.
+    #: Whether pages of an incomplete commit follow.
     is_amid_commit: bool
 
 
@@ -34,12 +34,12 @@ class _Frame:
     is_commit: bool
     salts: tuple[int, int]
     checksum: tuple[int, int]
-    #: What the checksum is made of besides the checksum before it.
+    #: Input of the checksum, in addition to the previous checksum.
     summed: bytes
 
 
 def read_log(path: Path) -> Log | None:
-    """`path`: the log itself, ``…-wal``; None while there is nothing in it."""
+    """`path`: the log, ``…-wal``; None: it is empty."""
     content = path.read_bytes() if path.exists() else b""
     if len(content) < _HEADER.size:
         return None
@@ -55,7 +55,7 @@ def read_log(path: Path) -> Log | None:
 
 
 def _frames(content: bytes, page_size: int) -> Iterator[_Frame]:
-    """Complete ones."""
+    """Complete frames."""
     length = _FRAME.size + page_size
     for start in range(_HEADER.size, len(content) - length + 1, length):
         _, size_after_commit, salt1, salt2, sum1, sum2 = _FRAME.unpack_from(content, start)

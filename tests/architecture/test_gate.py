@@ -275,7 +275,7 @@ def test_collected_tests_are_frozen_for_garbage_collection() -> None:
 
 
 def test_machines_tests_are_skipped_by_name(tmp_path: Path) -> None:
-    assert "test_that_mounts: runs by `make machines`" in run(tmp_path, MACHINE)
+    assert "test_that_mounts: run it with `make machines`" in run(tmp_path, MACHINE)
     said = run(tmp_path, MACHINE, "--machines", "--randomly-seed=7")
     assert "1 passed" in said and "once more" not in said
     assert "order of the tests: --randomly-seed=7" in said, "also when all is well"

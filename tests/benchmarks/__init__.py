@@ -1,1 +1,1 @@
-"""Figures, each beside its floor from the same run: `make bench`. Never part of the tests."""
+"""Figures, each next to its floor from the same run: `make bench`. Never part of the tests."""

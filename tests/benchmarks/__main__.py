@@ -1,7 +1,7 @@
-"""Figures beside their floors and beside NNI 3.0, as Markdown: `python -m tests.benchmarks [NAME…]`.
+"""Figures next to their floors and NNI 3.0, as Markdown: `python -m tests.benchmarks [NAME…]`.
 
-All of them take twenty minutes on an idle machine of two cores. Figures that need a program which this machine lacks
-are left out by name, and so is one that fails; the exit code is then 1.
+All figures take twenty minutes on an idle machine with two cores. Figures that fail or need a missing program are
+skipped by name; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FIGURES: dict[str, Callable[[Path, Table], None]] = {
 }
 
 
-#: Figures that are measured in Chromium, and those that are measured beside NNI.
+#: Figures that need Chromium, and figures that need NNI.
 _IN_CHROMIUM = frozenset(("page", "watched"))
 _BESIDE_NNI = frozenset(
     ("start", "throughput", "sdk", "programs", "reporters", "thousand", "metrics", "status", "reads")
@@ -64,7 +64,7 @@ _BESIDE_NNI = frozenset(
 
 
 def left_out(names: Sequence[str]) -> dict[str, str]:
-    """Name of each figure that cannot be measured here → the program that is missing, with what installs it."""
+    """Name of each figure that cannot be measured here → the missing program, and how to install it."""
     missing: dict[str, str] = {}
     if _IN_CHROMIUM & set(names) and not Path(CHROMIUM).exists():
         missing |= dict.fromkeys(_IN_CHROMIUM, "Chromium is not installed; run `make chromium`")
@@ -96,7 +96,7 @@ def main() -> None:
         parser.error(f"no such figures: {', '.join(unknown)}")
     for package in ("nni_manager", "trial_runner"):  # as pip compiled NNI
         compileall.compile_dir(ROOT / package, quiet=1)
-    # new folders for each, removed at the very end: ext4 is slow for minutes where thousands of files were removed
+    # new folders for each, removed at the end: ext4 is slow for minutes after thousands of removals
     folder = Path(tempfile.mkdtemp(prefix="nni-manager-bench-"))
     table, missing = Table(), left_out(names)
     try:

@@ -1,7 +1,7 @@
 """Questions about many trials: ``python -m tests.benchmarks.analysis [1000 10000 100000]``.
 
-Databases with 20 parameters and 50 intermediate results a trial are filled, and asked through the child process as the
-daemon asks. For each question: seconds of the first answer, after a change of the filter (the median of five), bytes.
+Databases have 20 parameters and 50 intermediate results per trial. Questions go through the child process, as in the
+daemon. Figures per question: seconds of the first answer, seconds after a filter change (median of five), bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def fill(database: Path, count: int) -> None:
-    """An experiment with that many trials: most succeeded, some failed above a value, a few run."""
+    """An experiment with `count` trials: most succeeded, some failed above a value, a few run."""
     migrate(database, "experiment")
     config = json.dumps({"searchSpace": space(), "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}})
     with closing(connect(database)) as connection:
@@ -60,12 +60,12 @@ def fill(database: Path, count: int) -> None:
 
 
 def space() -> dict[str, Any]:
-    """The search space of what is filled."""
+    """The search space of the trials."""
     return {f"p{number}": _dimension(number) for number in range(PARAMETERS)}
 
 
 def add_trials(connection: Connection, id: str, count: int, *, running: int) -> None:
-    """Trials from number 0 on for the experiment `id`, which has none; the last ones are `running`."""
+    """Add trials from number 0 on to the empty experiment `id`; the last ones are `running`."""
     draw = random.Random(0)
     for first in range(0, count, _BATCH):
         connection.execute("BEGIN IMMEDIATE")
@@ -81,7 +81,7 @@ def _dimension(number: int) -> dict[str, object]:
 
 
 def _add(connection: Connection, experiment_id: str, numbers: range, ended: int, draw: random.Random) -> None:
-    """Rows as the store writes them; through its functions 100,000 trials would take an hour."""
+    """Rows in the store's format; its functions would take an hour for 100,000 trials."""
     trials, attempts, outboxes, metrics = [], [], [], []
     for number in numbers:
         id, began = f"t{number:06d}", _BEGAN_MS + 1000 * number

@@ -1,4 +1,4 @@
-"""The cost of new connections to a daemon without a token, which asks the kernel for the user of each."""
+"""The cost of new connections to a daemon without a token, which looks up the user of each in the kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _A_SECOND, _SECONDS, _REPEATS = 50, 8, 3
 
 
 def measure(folder: Path, table: Table) -> None:
-    """The floor is a daemon that lets all users in, and looks up none; both run, in turns."""
+    """The floor is a daemon that admits all users without a lookup; both run alternately."""
     token = {"NNI_MANAGER_TOKEN": ""}
     everybody = {**token, "NNI_MANAGER_ALLOW_LOCAL_USERS": "true"}
     ours, floor = [], []

@@ -1,4 +1,4 @@
-"""Thousands of ended trials put into a store at once: into ours through its own functions, into NNI's by SQL."""
+"""Add thousands of ended trials to a store: to ours through its functions, to NNI's with SQL."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from nni_manager.store.experiment import jobs, metrics, reports, trials
 from tests.store.life import add_with
 from trial_runner import protocol
 
-#: Intermediate results of a trial; the final one comes on top.
+#: Number of intermediate results of a trial, in addition to the final one.
 INTERMEDIATES = 10
 _TRIAL_MS = 1000
 
 
 def fill(database: Path, experiment_id: str, count: int, began_ms: int) -> None:
-    """Adds ended trials to an experiment of ours that no daemon has open."""
+    """Add ended trials to an experiment of ours that is not open in a daemon."""
     with closing(connect(database)) as connection:
         (first,) = connection.execute("SELECT next_parameter_id FROM experiment").fetchone()
         connection.execute("BEGIN IMMEDIATE")
@@ -96,7 +96,7 @@ def _add_nni(connection: sqlite3.Connection, path: str, id_: str, number: int, m
 
 
 def _ids(connection: sqlite3.Connection, taken: str, count: int) -> Iterator[str]:
-    """Ids that no trial has; `taken`: a query of those there are."""
+    """Unused trial ids; `taken`: a query of the used ones."""
     used = {id_ for (id_,) in connection.execute(taken)}
     fresh: dict[str, None] = dict.fromkeys(islice(new_trial_ids(), count + count // 10))
     return islice((id_ for id_ in fresh if id_ not in used), count)

@@ -1,4 +1,4 @@
-"""What the same trials cost without us: a plain asyncio loop, and Optuna's own loop, spawning the same command."""
+"""Cost of the same trials without nni_manager: a plain asyncio loop, and Optuna's loop, with the same command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Floor:
 
 
 def plain_loop(folder: Path, trials: int, at_once: int, command: str = lite.COMMAND) -> Floor:
-    """It spawns and waits, and keeps nothing."""
+    """Spawn and wait, without storing anything."""
     return asyncio.run(_plain_loop(folder, trials, at_once, command))
 
 
@@ -76,7 +76,7 @@ def _optuna(folder: Path, trials: int, at_once: int, storage: str) -> float:
 
 
 def _prepare(place: Path, x: float = 0.5) -> dict[str, str]:
-    """What a trial finds: its parameters and, should it import a SDK, all that one asks for."""
+    """Files and variables of a trial: its parameters, and the variables that SDKs need."""
     (place / protocol.OUTBOX_FOLDER).mkdir(parents=True)
     record = {"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": x}, "parameter_index": 0}
     (place / protocol.PARAMETER_FILE).write_text(json.dumps(record))

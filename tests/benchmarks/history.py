@@ -1,4 +1,4 @@
-"""How many lite trials a second where the tuner knows 10,000 results: Auto beside Random."""
+"""Lite trials per second if the tuner knows 10,000 results: Auto compared with Random."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def measure(folder: Path, table: Table) -> None:
 
 
 def rate(folder: Path, tuner: str) -> float:
-    """Of the last trials, by which the tuner has read all results."""
+    """Rate of the last trials, when the tuner has read all results."""
     lite.write(folder / "code")
     config = subject.config(trials=TRIALS, at_once=_AT_ONCE)
     config["tuner"] = {"name": tuner, "classArgs": {"optimize_mode": "minimize"}}

@@ -1,7 +1,7 @@
 """Trials of two seconds on a cluster, twenty and a hundred at once, with and without TLS between runners and daemon.
 
-Each runs the real trial runner, forked in a process of the cluster's, which posts as it does in a container. What that
-costs the daemon, what it asks of the API server, and how soon it knows what happened there.
+Each runs the real trial runner, forked from a process of the cluster. Figures: the daemon's CPU time, its requests to
+the API server, and its delay in noticing changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.live_daemon import Daemon
 
 TRIALS, AT_ONCE = 200, (20, 100)
 WIDE = (100, 500)
-#: Bare shell: what the trials themselves take is no figure.
+#: A plain shell command: the cost of the trials is not measured.
 COMMAND = """sleep 2; echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"; echo done"""
 _LOOK_S = 0.01
 ROOT = Path(__file__).parents[2]
@@ -107,14 +107,14 @@ def _report(table: Table, daemon: Daemon, id_: str, seen: dict[str, dict[str, fl
             for moments in [told[name]]
         )
         assert len(late) > TRIALS / 2, f"{len(late)} of {TRIALS} trials were seen {status}"
-        # the runner tells the end before the cluster does
+        # the runner reports the end before the cluster does
         table.row(
             f"ms from `{word}` in the cluster to {status} on the trial, p95", late[int(0.95 * len(late))], at_most(200)
         )
 
 
 def _object_name(told: dict[str, Any], handle: str) -> str:
-    """A handle says it somewhere."""
+    """Find a value anywhere in a handle."""
     return next((name for name in told if f'"{name}' in handle.replace("\\", "")), "")
 
 
@@ -171,7 +171,7 @@ def _cpu_s(daemon: Daemon) -> float:
 
 
 class _Watcher(threading.Thread):
-    """Notes when each trial got each status, by looking into the database all the time."""
+    """Records when each trial got each status, by polling the database."""
 
     def __init__(self, daemon: Daemon, id_: str) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class _Watcher(threading.Thread):
 
 
 class _Cluster:
-    """The fake API server, as a process of its own."""
+    """The fake API server, as a separate process."""
 
     def __init__(self, folder: Path) -> None:
         self.kubeconfig = folder / "kubeconfig"

@@ -1,7 +1,7 @@
-"""How long GET requests take on one kept-alive connection, asked by a process of its own.
+"""Duration of GET requests on one kept-alive connection, sent by a separate process.
 
-`python -m tests.benchmarks.latency PORT PATH COUNT EVERY_S` asks COUNT times (0: until its input ends), EVERY_S seconds
-apart (0: one after the other), and prints the milliseconds of each answer, to its last byte, as a JSON list.
+`python -m tests.benchmarks.latency PORT PATH COUNT EVERY_S` sends COUNT requests (0: until its input ends) every
+EVERY_S seconds (0: without pause), and prints the milliseconds until the last byte of each answer as a JSON list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Latencies:
 
 
 class Reader:
-    """Asks in the background from `with` on; `latencies` afterwards."""
+    """Sends requests in the background inside its `with` block; then `latencies` has the result."""
 
     def __init__(self, port: int, path: str, *, count: int = 0, every_s: float = 0) -> None:
         self._command = [sys.executable, "-m", "tests.benchmarks.latency", str(port), path, str(count), str(every_s)]
@@ -54,12 +54,12 @@ class Reader:
 
 def measure(port: int, path: str, count: int, every_s: float = 0) -> Latencies:
     with Reader(port, path, count=count, every_s=every_s) as reader:
-        pass  # it ends by itself
+        pass  # it exits on its own
     return reader.latencies
 
 
 class _Connection:
-    """As little of HTTP as the two servers need, so that it is them that is measured."""
+    """A minimal HTTP client, so that the servers dominate the measurement."""
 
     def __init__(self, port: int, path: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))

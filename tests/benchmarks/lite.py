@@ -1,6 +1,6 @@
-"""The lite trial: Python without any SDK that reads its parameters and writes one metric record.
+"""The lite trial: Python without an SDK that reads its parameters and writes one result.
 
-With NNI 3.0 the same has to go over NNI's HTTP channel: the smallest program that does, without an HTTP library.
+With NNI 3.0 it uses NNI's HTTP channel, in the smallest possible program without an HTTP library.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-#: Resolved first: a `python3` that is a shell shim costs more than the trial.
+#: Resolved path: a `python3` that is a shell shim costs more than the trial.
 PYTHON = os.path.realpath(sys.executable)
 COMMAND = f"{PYTHON} -I -S lite.py"
 SOURCE = """
@@ -20,7 +20,7 @@ with open(os.environ["NNI_OUTBOX"], "a") as outbox:
 """
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
-#: What NNI's trials share: one connection, `next_parameters()` and `report(type, number, value)`.
+#: Shared code of NNI's trials: one connection, `next_parameters()` and `report(type, number, value)`.
 _NNI_CHANNEL = """
 import _socket, json, os
 place, _, path = os.environ["NNI_TRIAL_COMMAND_CHANNEL"][7:].partition("/")
@@ -50,7 +50,7 @@ def report(type, number, value):
 """
 NNI_COMMAND = f"{PYTHON} -I -S lite_nni.py"
 _NNI_SOURCE = _NNI_CHANNEL + 'report("FINAL", 0, next_parameters()["x"])\n'
-#: Takes the number of intermediate results. It stays: what NNI has not stored when a trial ends, is lost.
+#: Argument: number of intermediate results. It keeps running, because NNI loses results not stored before the end.
 NNI_BURST_COMMAND = f"{PYTHON} -I -S burst_nni.py"
 _NNI_BURST = (
     _NNI_CHANNEL
@@ -65,7 +65,7 @@ time.sleep(1000)
 
 
 def write(folder: Path) -> None:
-    """Puts the trials where the commands find them."""
+    """Write the trials' files for the commands."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lite.py").write_text(SOURCE)
     (folder / "lite_nni.py").write_text(_NNI_SOURCE)

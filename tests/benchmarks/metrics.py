@@ -1,4 +1,4 @@
-"""How fast reported metrics become visible in the API, and what one costs."""
+"""Delay and cost of reported metrics until they are visible in the API."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.benchmarks import lite, subject, upstream
 from tests.benchmarks.table import Table, at_least, at_most
 from tests.live_daemon import Daemon
 
-#: In all, whatever the number of writers.
+#: Total number, independent of the number of writers.
 METRICS = 100_000
 TRICKLE_S = 10
-#: The same with NNI, which takes some seconds for them.
+#: Number for NNI, which needs some seconds for them.
 _NNI_METRICS = 1_000
 _PATIENCE_S = 20
 
@@ -51,7 +51,7 @@ def measure(folder: Path, table: Table) -> None:
 
 
 def _nni(folder: Path, writers: int) -> tuple[float, float]:
-    """The same two with NNI, over its HTTP channel."""
+    """The same with NNI, over its HTTP channel."""
     with upstream.Nni(folder) as nni:
         each = _NNI_METRICS // writers
         command = f"{lite.NNI_BURST_COMMAND} {each}"
@@ -61,7 +61,7 @@ def _nni(folder: Path, writers: int) -> tuple[float, float]:
 
 
 def _until_no_more_come(nni: upstream.Nni, wanted: int) -> tuple[int, float]:
-    """(metrics visible, seconds until the last of them was): now and then NNI loses some."""
+    """(visible metrics, seconds until the last one); NNI sometimes loses some."""
     began = changed = time.perf_counter()
     stored = 0
     while stored < wanted and time.perf_counter() - changed < _PATIENCE_S:
@@ -75,9 +75,9 @@ def _until_no_more_come(nni: upstream.Nni, wanted: int) -> tuple[int, float]:
 def _run(
     daemon: Daemon, code: Path, script: str, each: int, writers: int, *, looks: bool = True
 ) -> tuple[float, float]:
-    """(metrics a second from the first write to all visible, CPU microseconds each of our processes together).
+    """(metrics per second from the first write until all are visible, CPU microseconds per metric of our processes).
 
-    `looks`: asks the API all the time, which costs the daemon something; without, the rate says nothing.
+    `looks`: polls the API, which loads the daemon; without polling the rate is meaningless.
     """
     config = subject.config(trials=writers, at_once=writers, command=f"{lite.PYTHON} -I -S {script} {each}")
     before = sum(subject.cpu_s(daemon).values())
@@ -93,7 +93,7 @@ def _run(
 
 
 def _stored(daemon: Daemon, id_: str) -> int:
-    """How many the API shows."""
+    """Number of metrics in the API."""
     trials = daemon.call("GET", f"/experiments/{id_}/trials?limit=100")["trials"]
     time.sleep(0.01)
     return sum(trial["intermediates"] for trial in trials)

@@ -1,4 +1,4 @@
-"""`optimize` beside the loops of Optuna and Ray, and many processes that report at once through NNI's SDK."""
+"""`optimize` compared with the loops of Optuna and Ray, and many processes that report through NNI's SDK."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.live_daemon import Daemon
 
 REPEATS = 3
 CALLS, AT_ONCE = 100, 8
-#: Ray imports itself for each, which takes seconds.
+#: Ray imports itself for each trial, which takes seconds.
 RAY_CALLS = 16
-#: Names the Python of Ray, which is no dependency: `python -m venv ray && ray/bin/pip install "ray[tune]"`.
+#: Variable with a Python that has Ray: `python -m venv ray && ray/bin/pip install "ray[tune]"`.
 RAY = "BENCH_RAY_PYTHON"
 PROCESSES, RESULTS = 50, 200
 _PATIENCE_S = 30
 
-#: What all of them call: ten milliseconds that are not the processor's.
+#: The function of all programs: sleeps ten milliseconds.
 _FUNCTION = """
 import json, sys, time
 calls, at_once = int(sys.argv[1]), int(sys.argv[2])
@@ -67,12 +67,12 @@ started = time.perf_counter()
 results = tuner.fit()
 tell(time.perf_counter() - started, sum(result.metrics is not None and "loss" in result.metrics for result in results))
 """
-#: The same work for a trial of ours whose command is written by hand.
+#: The same work as a hand-written trial command.
 _LITE = f"{lite.PYTHON} -I -S lite.py; sleep 0.01"
 
 
 def measure(folder: Path, table: Table) -> None:
-    """`optimize` from the call to its return, where the daemon runs, and Ray, too."""
+    """`optimize` from call to return, with a running daemon, and with Ray running."""
     ours, lost, by_hand, optuna = [], 0, [], []
     for repeat in range(REPEATS):
         place = folder / str(repeat)
@@ -103,7 +103,7 @@ def _loop(python: str, source: str, *arguments: str, calls: int = CALLS) -> tupl
 
 
 def _by_hand(daemon: Daemon, code: Path) -> float:
-    """From the submission to the end, as a program sees it."""
+    """Duration from submission to end, seen by a program."""
     started = time.perf_counter()
     daemon.wait(
         daemon.create(subject.config(trials=CALLS, at_once=AT_ONCE, command=_LITE), code), "DONE", timeout_s=300
@@ -111,8 +111,8 @@ def _by_hand(daemon: Daemon, code: Path) -> float:
     return CALLS / (time.perf_counter() - started)
 
 
-#: Reports when the file `go` is there, as all processes have imported the SDK by then. It stays: what NNI has not
-#: stored when a trial ends, is lost.
+#: Reports when the file `go` exists, after all processes have imported the SDK. It keeps running, because NNI loses
+#: results not stored before a trial's end.
 _REPORTER = """
 import os, sys, time
 import nni
@@ -158,7 +158,7 @@ def _config(place: Path) -> dict[str, Any]:
 
 
 def _let_report(place: Path, stored: Callable[[], int]) -> tuple[int, float]:
-    """(results visible in the end, results a second): now and then NNI loses some, which are not waited for."""
+    """(visible results, results per second); NNI sometimes loses some, which are not awaited."""
     deadline = time.monotonic() + 600
     while len(list(place.glob("ready-*"))) < PROCESSES:
         assert time.monotonic() < deadline, "not all trials have begun"

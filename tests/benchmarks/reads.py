@@ -14,13 +14,13 @@ from tests.live_daemon import Daemon
 
 _SIZES = (1_000, 10_000)
 _ASKED = 40
-#: Of small answers.
+#: Number of requests with small answers.
 _ASKED_SMALL = 2_000
-#: Seconds between other calls while a big answer is asked for again and again.
+#: Seconds between other calls during repeated requests for a big answer.
 _OTHERS_EVERY_S = 0.02
 _TRIALS, _AT_ONCE = 200, 8
 _REPEATS = 3
-#: Seconds between looks at all trials by pages that are open meanwhile.
+#: Seconds between requests for all trials by open pages.
 _LOOK_EVERY_S = 0.2
 
 #: Port and path of one endpoint.
@@ -28,7 +28,7 @@ Place = Callable[[str], tuple[int, str]]
 
 
 def check_status(folder: Path, table: Table) -> None:
-    """The small call that every client makes all the time, with one trial running; both managers run, in turns."""
+    """The most frequent small call, with one running trial; both managers run alternately."""
     config, ours, theirs = subject.config(trials=1, at_once=1, command="sleep 1000"), [], []
     port = upstream.free_port()
     with upstream.Nni(folder / "nni") as nni, subject.running(folder / "ours", "--port", str(port)) as daemon:
@@ -59,7 +59,7 @@ def measure_all(folder: Path, table: Table) -> None:
 
 
 def _rows(table: Table, size: int, ours: dict[str, Latencies], nni: dict[str, Latencies], how: str = "") -> None:
-    """`how`: the experiment is looked at, if not at work; NNI's is viewed in both."""
+    """`how`: the experiment is viewed, or running; NNI's is viewed in both cases."""
     trials, metrics = "trial-jobs", "metric-data"
     count = f"{size:,}{how} trials"
     table.row(f"`{trials}` p50, ms, {count}", ours[trials].p50, at_most(0.1, NNI), nni=nni[trials].p50)
@@ -77,7 +77,7 @@ def _measure(place: Place) -> dict[str, Latencies]:
 
 
 def _full_rate(folder: Path, daemon: Daemon, port: int, id_: str, table: Table) -> None:
-    """Another experiment's trials while all trials of the big one are read; the floor bears the same reader."""
+    """Reading another experiment's trials while all trials of the big one are read; the floor has the same reader."""
     ours, bare = [], []
     with Reader(*_ours(port, id_)("trial-jobs"), every_s=_LOOK_EVERY_S):
         for repeat in range(_REPEATS):
@@ -99,7 +99,7 @@ def _rate(daemon: Daemon, code: Path) -> float:
 
 @contextmanager
 def _filled(folder: Path) -> Iterator[tuple[Daemon, int, dict[int, str]]]:
-    """(daemon, port of its service, size → experiment of so many trials)."""
+    """(daemon, port of its service, number of trials → experiment)."""
     with subject.running(folder) as daemon:
         ids = {size: daemon.create(subject.config(trials=1, at_once=1), folder / "code") for size in _SIZES}
         for id_ in ids.values():

@@ -56,7 +56,7 @@ def _write(folder: Path) -> None:
 
 
 def _import_ms() -> list[float]:
-    """Pairwise, as the machine's speed drifts."""
+    """Measured in pairs, because the machine's speed drifts."""
     environment = {**os.environ, "PYTHONPATH": str(floors.STAND_IN)}
 
     def seconds(code: str) -> float:

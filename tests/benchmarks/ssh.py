@@ -1,9 +1,9 @@
-"""Trials on machines reached by SSH, beside the same command through bare asyncssh, on the same machines in one run.
+"""Trials on SSH machines, compared with the same command through plain asyncssh on the same machines in one run.
 
     python -m tests.benchmarks.ssh        # 200 trials of 0.1 s over three sshds on loopback
 
-The floor has one connection per machine, one channel per trial, and as many at a time. Both write one result; ours is
-stored, the floor's is thrown away.
+The floor has one connection per machine, one channel per trial, and the same concurrency. Both write one result; only
+ours is stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long until the first result, what an idle experiment costs, and how long it takes to stop one."""
+"""Time to the first result, cost of an idle experiment, and duration of a stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.benchmarks.table import FLOOR, NNI, Table, at_most
 from tests.live_daemon import Daemon
 
 REPEATS = 3
-#: Of what is over within a second, and told by the imports beside it.
+#: Repetitions of measurements that take less than a second.
 _STARTS = 10
 _IDLE_S = 20
 _SLEEPER = "sleep 1000"
@@ -42,7 +42,7 @@ def measure(folder: Path, table: Table) -> None:
 
 
 def first_answer(folder: Path, table: Table) -> None:
-    """The start of a daemon, each beside what two of its libraries take to be imported."""
+    """The start of a daemon, compared with importing two of its libraries."""
     imports, starts = [], []
     for repeat in range(_STARTS + 1):
         imports.append(_seconds(lambda: subprocess.run([sys.executable, "-c", "import fastapi, uvicorn"], check=True)))
@@ -63,7 +63,7 @@ def _first_answer(folder: Path) -> float:
 
 
 def _first_final_cold(folder: Path) -> float:
-    """From the command to the result in the API; the daemon and its keeper are started by it."""
+    """From the command to the result in the API, including the start of daemon and keeper."""
     lite.write(folder / "code")
     daemon = Daemon(folder / "data")
     file = folder / "code" / "config.json"
@@ -93,7 +93,7 @@ def _wait_for_a_result(daemon: Daemon) -> None:
 
 
 def _first_final(daemon: Daemon, folder: Path) -> None:
-    """Asked for again and again, as events are paced."""
+    """Polled, because events are paced."""
     id_ = daemon.create(subject.config(trials=1, at_once=1), folder / "code")
     with daemon.client() as client:
         while client.get(f"/api/v1/experiments/{id_}").json()["best"] is None:

@@ -1,4 +1,4 @@
-"""The same trials under us: a real daemon, keeper and tuner host, seen through the API."""
+"""The same trials under nni_manager: a real daemon, keeper and tuner host, through the API."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import psutil
 from tests.benchmarks import lite
 from tests.live_daemon import Daemon
 
-#: Seconds after its start within which a daemon has imported its pages, which it does once: no trial's cost.
+#: Seconds after a daemon's start until it has imported its pages, which is not part of a trial's cost.
 _PAGES_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     trials_per_s: float
-    #: CPU milliseconds of daemon, keeper and tuner host for each trial after the first ones.
+    #: CPU milliseconds of daemon, keeper and tuner host per trial, after the first trials.
     cpu_ms: dict[str, float]
     #: CPU milliseconds of these up to the first trial's end: the experiment's creation, the start of its tuner.
     creation_ms: float
@@ -34,7 +34,7 @@ class Run:
 
 @contextmanager
 def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Daemon]:
-    """`arguments`: of `serve`; without any there is no TCP port. `environment`: variables beside our own."""
+    """`arguments`: of `serve`; empty: no TCP port. `environment`: additional variables."""
     daemon = Daemon(folder / "data", environment={"HOME": str(folder), **(environment or {})})
     daemon.data.mkdir(parents=True)
     lite.write(folder / "code")
@@ -48,7 +48,7 @@ def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None
 
 
 class TunerMeter(threading.Thread):
-    """Looks at the tuner host all the time: it is gone by the end, and what it was is wanted."""
+    """Poll the tuner host, because it has ended when the figures are read."""
 
     def __init__(self, daemon: Daemon) -> None:
         super().__init__()
@@ -68,11 +68,11 @@ class TunerMeter(threading.Thread):
 
     @property
     def cpu_s(self) -> float:
-        """Seconds on a processor since `begin`."""
+        """CPU seconds since `begin`."""
         return self._last_s - self._begin_s
 
     def begin(self) -> None:
-        """What it took to start it is not counted."""
+        """Start measuring; the start of the daemon is not counted."""
         self._begin_s = self._last_s
 
     def run(self) -> None:
@@ -86,8 +86,10 @@ class TunerMeter(threading.Thread):
 
 
 def lite_trials(folder: Path, trials: int, at_once: int, command: str = lite.COMMAND) -> Run:
-    """The rate from the first trial's creation to the last one's end; the costs from the first one's end: what the
-    experiment's creation and the start of its tuner cost is apart, as it is in NNI's figures."""
+    """The rate from the first trial's creation to the last one's end, and the costs from the first one's end.
+
+    The costs of creating the experiment and starting its tuner are separate, as in NNI's figures.
+    """
     with running(folder) as daemon:
         warm_up = daemon.create(config(trials=4, at_once=2), folder / "code")
         daemon.wait(warm_up, "DONE")
@@ -136,25 +138,25 @@ def processes(daemon: Daemon) -> dict[str, psutil.Process]:
 
 
 def _tuner(own: psutil.Process) -> psutil.Process | None:
-    """The tuner host of the daemon; None: there is none now."""
+    """The tuner host of the daemon; None: not running."""
     found = (child for child in own.children() if any("tuning.process" in part for part in child.cmdline()))
     return next(found, None)
 
 
 def idle_percent(watched: dict[str, psutil.Process], seconds: float) -> float:
-    """CPU of these processes over a quiet stretch, in per cent of one core, from the scheduler's own clock."""
+    """CPU use of these processes in a quiet period, in per cent of one core, from the scheduler's clock."""
     before = sum(map(runtime_s, watched.values()))
     time.sleep(seconds)
     return (sum(map(runtime_s, watched.values())) - before) / seconds * 100
 
 
 def cpu_s(daemon: Daemon) -> dict[str, float]:
-    """Seconds on a processor of each of our processes so far."""
+    """CPU seconds so far of each of our processes."""
     return {name: runtime_s(process) for name, process in processes(daemon).items()}
 
 
 def runtime_s(process: psutil.Process) -> float:
-    """Seconds on a processor, all threads, in nanosecond steps."""
+    """CPU seconds of all threads, with nanosecond resolution."""
     total = 0
     for thread in Path(f"/proc/{process.pid}/task").iterdir():
         total += int((thread / "schedstat").read_text().split()[0])

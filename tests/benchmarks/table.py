@@ -1,4 +1,4 @@
-"""The table of figures, as README shows it: each beside its floor and beside NNI 3.0, from the same run."""
+"""The table of figures: each next to its floor and to NNI 3.0, from the same run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What a figure is held to: at least or at most `limit`, times floor or NNI's figure where `of` says so."""
+    """Target of a figure: at least or at most `limit`, optionally multiplied by the floor or NNI's figure (`of`)."""
 
     limit: float
     is_most: bool = False
@@ -30,12 +30,12 @@ def at_most(limit: float, of: str = "") -> Bar:
     return Bar(limit=limit, is_most=True, of=of)
 
 
-#: What `of` may name.
+#: Valid values of `of`.
 FLOOR, NNI = "floor", "NNI"
 
 
 class Table:
-    """Prints each row as it is known."""
+    """Print each row when it is known."""
 
     def __init__(self) -> None:
         self.missed: list[str] = []
@@ -50,7 +50,7 @@ class Table:
         floor: float | Sequence[float] | None = None,
         nni: float | Sequence[float] | None = None,
     ) -> None:
-        """Medians are shown. The ratio to a floor is taken inside each repeat first: the machine's own speed drifts."""
+        """Shows medians. Ratios to a floor are computed within each repetition, because the machine's speed drifts."""
         ratios = {"": _median(ours), FLOOR: _ratio(ours, floor), NNI: _ratio(ours, nni)}
         values = [_median(floor), _median(nni), _median(ours), ratios[FLOOR], ratios[NNI]]
         cells = ["" if value is None else f"{value:.3g}" for value in values]
@@ -62,7 +62,7 @@ class Table:
                 self.missed.append(f"{name}: {value:.3g}, bar {bar}")
 
     def close(self) -> None:
-        """Names every bar that was missed."""
+        """Names of missed targets."""
         print(
             "\nEvery bar holds." if not self.missed else "\nMissed:\n" + "\n".join(f"- {line}" for line in self.missed)
         )

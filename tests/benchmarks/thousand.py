@@ -8,7 +8,7 @@ from tests.benchmarks import lite, subject, upstream
 from tests.benchmarks.table import Table, at_most
 
 TRIALS = 1000
-#: So many, so that NNI is through in a minute.
+#: Number of trials that NNI finishes in a minute.
 _NNI_AT_ONCE = 50
 
 

@@ -1,4 +1,4 @@
-"""How many lite trials a second, and what one costs: beside a plain loop, NNI 3.0 and Optuna."""
+"""Rate and cost of lite trials, compared with a plain loop, NNI 3.0 and Optuna."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.benchmarks.table import FLOOR, Table, at_least, at_most
 
 REPEATS = 3
 TRIALS = 200
-#: At a time → trials: NNI takes a second for each turn.
+#: Concurrency → number of trials: NNI takes a second per turn.
 _NNI_TRIALS = {1: 15, 8: 80}
 
 

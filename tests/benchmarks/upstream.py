@@ -1,4 +1,4 @@
-"""NNI 3.0 as its users run it: its own command line from its own environment, an experiment a manager process."""
+"""NNI 3.0 as its users run it: its own command line and environment, one manager process per experiment."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests import nni3
 from tests.benchmarks import lite, subject
 
 _ID = re.compile(r"Experiment ID: (?:\x1b\[\d+m)?(\w+)")
-#: It gives its manager four seconds to answer, which a busy machine may not allow.
+#: It waits four seconds for its manager, which may be too short on a busy machine.
 _TRIES = 6
 
 
 class Nni:
-    """One experiment under a home folder of its own; `create` or `endpoint`, then `stop`.
+    """One experiment with its own home folder; call `create` or `endpoint`, then `stop`.
 
-    `nnictl`: another one than its own, which is started as ever.
+    `nnictl`: replaces NNI's own program.
     """
 
     def __init__(self, folder: Path, nnictl: Path | None = None) -> None:
@@ -55,8 +55,10 @@ class Nni:
         self.id = self._run("create", "--config", str(file), tries=tries)
 
     def create_with_tuner(self, config: dict[str, Any]) -> None:
-        """As `create`, until the first trial is there; begun anew where the tuner was not connected within NNI's ten
-        seconds, which a busy machine may not allow."""
+        """Like `create`, but waits for the first trial.
+
+        Repeats the creation if the tuner did not connect within NNI's ten seconds, as may happen on a busy machine.
+        """
         for _ in range(_TRIES):
             self.create(config)
             self.wait_for(lambda: self.get("trial-jobs") or self._has_failed())
@@ -115,11 +117,11 @@ class Nni:
         return found
 
     def cpu_s(self) -> float:
-        """Seconds on a processor so far, of manager and tuner together."""
+        """CPU seconds so far of manager and tuner."""
         return sum(subject.runtime_s(process) for process in self.processes().values())
 
     def stop(self) -> float:
-        """Ends the experiment; seconds until its manager is gone. Idempotent."""
+        """Stop the experiment; returns the seconds until its manager has ended. Idempotent."""
         if not self.id:
             return 0.0
         manager, *_ = everybody = self._everybody()
@@ -130,11 +132,11 @@ class Nni:
         psutil.wait_procs([manager], timeout=70)
         seconds = time.perf_counter() - started
         for process in psutil.wait_procs(everybody, timeout=10)[1]:
-            process.kill()  # what a manager that was told to stop leaves behind
+            process.kill()  # leftover of a stopped manager
         return seconds
 
     def kill(self) -> None:
-        """SIGKILL for its manager and all that this has started."""
+        """Kill its manager and all its children."""
         everybody, self.id = self._everybody(), ""
         for process in everybody:
             process.kill()
@@ -161,7 +163,7 @@ def rate(nni: Nni) -> float:
 
 
 def begin(nni: Nni, config: dict[str, Any]) -> float:
-    """CPU seconds up to the first trial's start: what it took to start manager and tuner."""
+    """CPU seconds up to the first trial's start, which are the start of manager and tuner."""
     nni.create(config)
     nni.wait_for(lambda: nni.get("trial-jobs"), every_s=0.02)
     return nni.cpu_s()

@@ -1,4 +1,4 @@
-"""What keeps people out of a page, as axe-core finds it; its half megabyte of script is given to a page once."""
+"""Accessibility violations of a page, found by axe-core; its script of half a megabyte is loaded once per page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLOURS = {**_ALL, "runOnly": ["color-contrast"]}
 
 
 async def faults(page: Page, scheme: str) -> list[dict[str, Any]]:
-    """Violations of the page as it is now. In the dark nothing is different but colours."""
+    """Current violations of the page. In the dark theme only colours are checked."""
     if not await page.evaluate("typeof axe === 'object'"):
         await page.evaluate(_script())
     options = json.dumps(_COLOURS if scheme == "dark" else _ALL)
@@ -23,7 +23,7 @@ async def faults(page: Page, scheme: str) -> list[dict[str, Any]]:
 
 
 async def serious_faults(page: Page, scheme: str) -> list[tuple[str, list[object]]]:
-    """The rule that each breaks, and some of the places."""
+    """The violated rules, with some elements each."""
     return [
         (one["id"], [node["target"] for node in one["nodes"]][:3])
         for one in await faults(page, scheme)

@@ -1,4 +1,4 @@
-"""An experiment with as many trials as a test of charts wants, written to its database at once."""
+"""An experiment with a given number of trials, written directly to its database."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ SPACE = {
 _STEPS = 20
 _TRIAL_MS = 60_000
 _AT_A_TIME = 4
-#: The trials that `world.seed` makes: one of each status.
+#: Number of trials of `world.seed`: one per status.
 SEEDED = 5
 
 
 async def charted(world: World, id: str, count: int, steps: int = _STEPS) -> Folder:
-    """A finished experiment with `count` trials and those of `world.seed`; none at all with 0. `steps`: intermediate
-    results of each."""
+    """A finished experiment with `count` trials and those of `world.seed`; 0: no trials at all.
+
+    `steps`: number of intermediate results per trial.
+    """
     classes = {"name": "Random", "classArgs": {"seed": 1, "optimize_mode": "minimize"}}
     folder = await world.add(id, status=ExperimentStatus.DONE, searchSpace=SPACE, tuner=classes)
     await asyncio.to_thread(_fill, folder, id, count, steps)
@@ -81,7 +83,7 @@ _INTO_METRICS = (
 
 
 def _own_parameters(connection: sqlite3.Connection) -> None:
-    """The trials of `world.seed` have parameters of this search space."""
+    """Give the trials of `world.seed` parameters of this search space."""
     draw = random.Random(3)
     for number in range(SEEDED):
         connection.execute(
@@ -127,7 +129,7 @@ def _values(draw: random.Random) -> dict[str, Any]:
 
 
 def _result(values: dict[str, Any], draw: random.Random) -> float:
-    """Lowest near a rate of 0.003 and without dropout; one in fifty is far off."""
+    """Lowest near a rate of 0.003 and without dropout; one in fifty is an outlier."""
     result = 0.05 + 0.05 * (math.log10(values["rate"]) + 2.5) ** 2 + 0.1 * values["dropout"] + 0.05 * draw.random()
     return result * 40 if draw.random() < 0.02 else result
 

@@ -1,8 +1,7 @@
-"""A manager with some history behind a real port, and Debian's Chromium.
+"""A manager with some history on a real port, and Debian's Chromium.
 
-Most tests have its headless shell: the same engine and the same network without what is around a window, which costs a
-third less, and a second less at the start. `test_foreign_page.py` has the whole browser, as it asks what a browser
-protects its user from.
+Most tests use its headless shell: the same engine and network without windows, which takes a third less time, and a
+second less at the start. `test_foreign_page.py` uses the full browser, because it tests a browser's protections.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ _SAME = [
     "--disable-default-apps",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
-#: Of the whole browser.
+#: Executable of the full browser.
 ARGUMENTS = ["--headless=new", *_SAME]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process has them all, and starts the browser once."""
+    """Run all browser tests in one process, which starts the browser once."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.group("browser"))
@@ -50,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def analyst() -> AsyncIterator[WorkerProcess]:
-    """What answers about trials."""
+    """The analysis process."""
     process = await WorkerProcess.start()
     yield process
     await process.close()
@@ -65,7 +64,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, analyst: Worker
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def stage() -> AsyncIterator[tuple[Stage, str]]:
-    """What answers, and its URL."""
+    """The server of all tests, and its URL."""
     stage = Stage()
     async with tcp_listener(stage) as address:
         yield stage, f"http://127.0.0.1:{address.port}"
@@ -73,7 +72,7 @@ async def stage() -> AsyncIterator[tuple[Stage, str]]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def site(world: World, stage: tuple[Stage, str]) -> AsyncIterator[str]:
-    """URL of the pages."""
+    """Serve the pages; returns their URL."""
     pages = create_pages(
         PagesContext(
             commands=world.commands,
@@ -91,7 +90,7 @@ async def site(world: World, stage: tuple[Stage, str]) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(stage: tuple[Stage, str]) -> AsyncIterator[Browser]:
-    """For all tests, which share its event loop; the first context is the shared one."""
+    """The browser of all tests, which share its event loop; the first context is shared."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=SHELL, args=[*_SAME, ONE_PROCESS])
         await open_shared(browser, stage[1])

@@ -1,4 +1,4 @@
-"""An experiment with several objectives, and trials that are on the front, behind it and beyond a constraint."""
+"""An experiment with several objectives: trials on the Pareto front, dominated ones, and constraint violations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""One process answers about trials for all tests: its start takes a processor a third of a second, more than most of
-its answers. How it starts, ends and is replaced is for `tests/analysis`, and for tests of whole daemons.
+"""One analysis process for all tests: its start takes a third of a second, longer than most of its answers.
+
+`tests/analysis` and tests of whole daemons check its start, end and replacement.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from nni_manager.analysis.service import WorkerProcess
 
 
 def share(kept: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is what a manager starts, unless it has ended, and goes on when a manager ends it."""
+    """The process that managers get, unless it has ended; it continues when a manager stops it."""
     start, close = WorkerProcess.start, WorkerProcess.close
 
     async def shared() -> WorkerProcess:

@@ -1,9 +1,9 @@
-"""One address, and one process of the browser, for the pages of all tests.
+"""One address and one browser process for the pages of all tests.
 
-A page that draws charts has 4 MB of script, which take a processor two seconds to compile, and an eighth of that where
-the same process has compiled them before, for the same address. A window of its own costs half a second more. So the
-manager of each test answers at one address, and a page opens beside one that stays. Nothing of an earlier test is left:
-cookies, what the page remembers, and what was fetched are forgotten first.
+A page with charts has 4 MB of scripts, which take two seconds to compile, but an eighth of that in a process that has
+compiled them before for the same address. A separate window takes half a second more. So the manager of each test
+serves at one address, and a page opens next to one that stays open. Cookies, storage and caches are cleared before
+each test.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from playwright.async_api import Browser, BrowserContext, Page
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-#: What a browser needs to have one process for an address.
+#: Options with which a browser uses one process per address.
 ONE_PROCESS = "--process-per-site"
-#: What a page can have beside others. All else, as no network, is of its context.
+#: Options of a page. All others, such as being offline, belong to its context.
 _OF_A_PAGE = {"viewport", "color_scheme", "java_script_enabled", "permissions"}
 _USUAL = {"width": 1280, "height": 720}
-#: Seconds for answers to end whose pages are closed.
+#: Seconds for answers of closed pages to end.
 _ENDED_WITHIN_S = 20
 
 
 class Stage:
-    """An application that stands for that of the test which runs."""
+    """An application that forwards to that of the current test."""
 
     def __init__(self) -> None:
         self._played: ASGIApp = PlainTextResponse("no test runs", 503)
@@ -43,7 +43,7 @@ class Stage:
 
     @asynccontextmanager
     async def play(self, application: ASGIApp, stopping: asyncio.Event) -> AsyncIterator[None]:
-        """Until the test is over. Then streams end; raises TimeoutError where another answer does not."""
+        """Forward to an application until the test ends, which ends streams. Raises TimeoutError for open answers."""
         before, self._played, self._answers = self._played, application, set()
         yield
         self._played = before
@@ -54,15 +54,14 @@ class Stage:
 
 
 async def open_shared(browser: Browser, address: str) -> None:
-    """The context that pages share, and a page in it for as long as the browser runs: its process stays."""
+    """The shared context, with a page that stays open, so that its process stays."""
     context = await browser.new_context()
     await (await context.new_page()).goto(address)
 
 
 @asynccontextmanager
 async def opened(browser: Browser, *, is_alone: bool = False, **options: object) -> AsyncIterator[Page]:
-    """A page, as a browser has it that was just started. `options`: as of a context. `is_alone`: in a process of its
-    own."""
+    """A page like in a new browser. `options`: as of a context. `is_alone`: in a separate process."""
     if is_alone or not set(options) <= _OF_A_PAGE:
         owner: BrowserContext | Page = await browser.new_context(**options)  # type: ignore[arg-type]
         page = await owner.new_page()
@@ -85,7 +84,7 @@ async def _beside(browser: Browser, options: dict[str, object]) -> Page:
     kinds = {"origin": f"{parts.scheme}://{parts.netloc}", "storageTypes": "cookies,local_storage"}
     await session.send("Storage.clearDataForOrigin", kinds)
     if options.get("java_script_enabled") is False:
-        await session.send("Emulation.setScriptExecutionDisabled", {"value": True})  # as long as the session lasts
+        await session.send("Emulation.setScriptExecutionDisabled", {"value": True})  # until the session ends
     else:
         await session.detach()
     if "permissions" in options:

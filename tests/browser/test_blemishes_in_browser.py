@@ -1,4 +1,4 @@
-"""What is long, large, many or oddly named keeps its place."""
+"""Layout with long, large, many or oddly named values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
-#: Whether some result is not to the right of its bar, or not inside its cell.
+#: Whether a result overlaps its bar or leaves its cell.
 OUTSIDE = """() => [...document.querySelectorAll('td.result')].some(cell => {
   const range = document.createRange();
   range.selectNodeContents(cell);
@@ -27,7 +27,7 @@ OUTSIDE = """() => [...document.querySelectorAll('td.result')].some(cell => {
   const [text, around, bar] = [range, cell, cell.querySelector('meter')].map(one => one?.getBoundingClientRect());
   return text.right > around.right || (bar && (text.left < bar.right || text.top >= bar.bottom));
 })"""
-#: Whether two names beside the bars overlap.
+#: Whether two names next to the bars overlap.
 OVERLAP = """() => {
   const all = [...document.querySelectorAll('#chart-importance .ytick text')].map(one => one.getBoundingClientRect());
   all.sort((one, other) => one.top - other.top);
@@ -45,7 +45,7 @@ async def test_long_results_stay_in_their_column(browser: Browser, site: str, wo
         assert not await page.evaluate(OUTSIDE)
 
 
-async def test_a_long_name_does_not_widen_pages(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
+async def test_long_name_does_not_widen_pages(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
     await world.add("seeded", experimentName="long" * 100)
     async with page_of(browser) as page:
         report = await page.request.get(f"{site}/api/v1/experiments/seeded/report")
@@ -56,9 +56,7 @@ async def test_a_long_name_does_not_widen_pages(browser: Browser, site: str, wor
             assert not await is_wider_than_screen(page), address
 
 
-async def test_fifty_parameters_are_told_apart_once_their_importance_is_there(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_importance_labels_of_fifty_parameters_do_not_overlap(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     answer = {
         "state": "computing",
@@ -74,7 +72,7 @@ async def test_fifty_parameters_are_told_apart_once_their_importance_is_there(
         await page.goto(f"{site}/experiments/charted")
         await chart(page, "importance").scroll_into_view_if_needed()
         words = chart(page, "importance").locator(".chart-words")
-        await expect(words).to_have_text("The importance is being computed.", timeout=LONG_MS)
+        await expect(words).to_have_text("Computing the importance of parameters.", timeout=LONG_MS)
         answer["state"] = "ready"
         await page.reload()
         await drawn(page, "importance")
@@ -82,9 +80,7 @@ async def test_fifty_parameters_are_told_apart_once_their_importance_is_there(
         await page.unroute_all()
 
 
-async def test_a_menu_names_a_parameter_that_is_called_as_what_every_object_has(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_parameter_named_like_an_object_property_is_offered(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     offered = """async () => {
       const { choosing } = await import('/static/charts/choosing.js');

@@ -1,4 +1,4 @@
-"""Charts in a real browser: points lead to trials, brushes filter, themes, exports, keyboard, small screens."""
+"""Charts in a real browser: opening trials, brushes, themes, exports, keyboard, small screens."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 CHARTS = ["results", "curves", "parallel", "effect", "importance", "pair", "distribution", "timeline"]
-#: Two processors that others use, too.
+#: Timeout for two shared processors.
 LONG_MS = 60_000
 #: Pixels of the parallel coordinates: their ends, see MARGIN in parallel_axes.js.
 TOP, BOTTOM = 40, 330
 
 
-#: As what shows a trial beside the charts.
+#: Handles `opentrial` like the drawer.
 LISTEN = """() => {
   const note = event => { event.preventDefault(); opened.push(event.detail.number); };
   if (!window.opened) addEventListener("opentrial", note);
@@ -40,7 +40,7 @@ def chart(page: Page, name: str) -> Locator:
 
 
 async def drawn(page: Page, name: str) -> Locator:
-    """A chart that is in view and drawn, or says why it is not; what was sketched is drawn by the library then."""
+    """A chart in view, after it is drawn or shows a message; sketches are replaced by the library's drawing."""
     figure = chart(page, name)
     await figure.scroll_into_view_if_needed()
     await expect(figure.locator(".chart-tools button")).to_have_count(3, timeout=LONG_MS)
@@ -48,7 +48,7 @@ async def drawn(page: Page, name: str) -> Locator:
     handle = await figure.element_handle()
     await page.wait_for_function(settled, arg=handle, timeout=LONG_MS)
     if await figure.get_attribute("data-sketched") is not None:
-        await figure.locator(".chart-body").dispatch_event("pointermove")  # as one that rests
+        await figure.locator(".chart-body").dispatch_event("pointermove")  # like a resting pointer
         await expect(figure.locator(".chart-sketch")).to_have_count(0, timeout=LONG_MS)
     return figure
 
@@ -64,7 +64,7 @@ def state_of(page: Page) -> dict[str, str]:
 
 
 async def trace(page: Page, name: str, label: str) -> dict[str, Any]:
-    """Of a chart of plotly's: the trace with this label in the legend."""
+    """The trace of a plotly chart with this label in the legend."""
     script = (
         "([name, label]) => { const t = document.querySelector(`figure[data-chart=${name}] .chart-body`).data"
         ".find(t => t.name.startsWith(label)); return t && {x: t.x, y: t.y, customdata: t.customdata}; }"
@@ -73,7 +73,7 @@ async def trace(page: Page, name: str, label: str) -> dict[str, Any]:
 
 
 async def pixel(page: Page, name: str, x: float, y: float) -> tuple[float, float]:
-    """Where a point of a chart of plotly's is on the screen."""
+    """Screen position of a point in a plotly chart."""
     script = (
         "([name, x, y]) => { const b = document.querySelector(`figure[data-chart=${name}] .chart-body`);"
         " const {xaxis, yaxis, _size} = b._fullLayout, box = b.getBoundingClientRect();"
@@ -112,7 +112,7 @@ async def test_every_chart_opens(browser: Browser, site: str, world: World, coun
     assert elsewhere == []
 
 
-async def test_a_point_leads_to_its_trial(browser: Browser, site: str, world: World) -> None:
+async def test_point_opens_its_trial(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -144,7 +144,7 @@ async def test_points_are_reached_by_keyboard(browser: Browser, site: str, world
             await expect(spoken).to_contain_text(f"trial {number}:")
 
 
-async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browser, site: str, world: World) -> None:
+async def test_brush_filters_every_chart_and_survives_a_reload(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 300)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?axes=rate,dropout")
@@ -161,7 +161,7 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert 1e-5 < low < high < 0.1
         chips = page.get_by_role("button", name="Remove the filter: rate")
         await expect(chips).to_be_visible()
-        await chart(page, "distribution").scroll_into_view_if_needed()  # out of view it asks for nothing
+        await chart(page, "distribution").scroll_into_view_if_needed()  # out of view it sends no requests
         await expect(chart(page, "distribution").locator(".chart-count")).not_to_contain_text(
             f"showing {before} ", timeout=LONG_MS
         )
@@ -176,9 +176,7 @@ async def test_a_brush_filters_every_chart_and_survives_a_reload(browser: Browse
         assert "p.rate" in state_of(page)
 
 
-async def test_what_is_framed_in_the_distribution_is_a_filter_by_result(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_selection_in_the_distribution_filters_by_result(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 100)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted?clip=1")
@@ -209,7 +207,7 @@ async def test_controls_are_in_the_address_and_outliers_are_counted(browser: Bro
         await expect(chart(page, "curves").locator(".chart-title")).to_contain_text("best 5", timeout=LONG_MS)
 
 
-async def test_a_change_of_the_theme_redraws(browser: Browser, site: str, world: World) -> None:
+async def test_theme_change_redraws_charts(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     colours = "() => document.querySelector('figure[data-chart=results] .chart-body')._fullLayout.font.color"
     async with page_of(browser, color_scheme="light") as page:
@@ -220,7 +218,7 @@ async def test_a_change_of_the_theme_redraws(browser: Browser, site: str, world:
         await page.wait_for_function(f"light => ({colours})() !== light", arg=light)
 
 
-async def test_data_is_there_as_table_csv_png_and_svg(
+async def test_data_is_available_as_table_csv_png_and_svg(
     browser: Browser, site: str, world: World, tmp_path: Path
 ) -> None:
     await charted(world, "charted", 30)
@@ -243,7 +241,7 @@ async def test_data_is_there_as_table_csv_png_and_svg(
             assert "<img" not in svg and "<script" not in svg
 
 
-async def test_an_idle_poll_is_answered_without_a_body(browser: Browser, site: str, world: World) -> None:
+async def test_idle_poll_is_answered_without_a_body(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -257,7 +255,7 @@ async def test_an_idle_poll_is_answered_without_a_body(browser: Browser, site: s
         assert await page.evaluate(script) == [304, 0]
 
 
-async def test_without_javascript_the_charts_say_where_their_data_is(browser: Browser, site: str, world: World) -> None:
+async def test_charts_without_javascript_link_their_data(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 3)
     async with page_of(browser, java_script_enabled=False) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -266,14 +264,14 @@ async def test_without_javascript_the_charts_say_where_their_data_is(browser: Br
         await expect(chart(page, "results")).to_contain_text("Charts need JavaScript")
 
 
-async def test_a_brush_beside_the_table_filters_the_table(browser: Browser, site: str, world: World) -> None:
+async def test_brush_next_to_the_table_filters_the_table(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 120)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted/trials?axes=rate,dropout")
         table = page.locator("#trials-part")
         await expect(table).to_contain_text("Page 1 of 3")
         await page.get_by_text("Charts of these trials").click()
-        for name in ("results", "distribution"):  # their answers change no height any more
+        for name in ("results", "distribution"):  # from now on their answers do not change heights
             await drawn(page, name)
         box = await (await drawn(page, "parallel")).locator(".parallel-surface").bounding_box()
         assert box is not None
@@ -283,9 +281,9 @@ async def test_a_brush_beside_the_table_filters_the_table(browser: Browser, site
         await expect(page.locator("#charts-beside")).to_have_attribute("open", "")
 
 
-async def test_charts_follow_a_brush_soon_with_ten_thousand_trials(browser: Browser, site: str, world: World) -> None:
-    """They take half a second at rest; the limit is many times that."""
-    await charted(world, "charted", 10_000, steps=4)  # trials are many, and not what each reports
+async def test_charts_follow_a_brush_quickly_with_10000_trials(browser: Browser, site: str, world: World) -> None:
+    """They take half a second on an idle machine; the limit is much longer."""
+    await charted(world, "charted", 10_000, steps=4)  # many trials with few results each
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/charted")
         await drawn(page, "parallel")
@@ -314,7 +312,7 @@ async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, s
         await across.click()
         await page.wait_for_function(f"({types})() === 'log,linear'")
         assert state_of(page) == {"logx": "1"}
-        await expect(figure.locator(".chart-title")).to_contain_text("log axis: 1 not above zero left out")
+        await expect(figure.locator(".chart-title")).to_contain_text("log axis: 1 not above zero hidden")
         await figure.locator(".chart-body").focus()
         await page.keyboard.press("l")
         await page.wait_for_function(f"({types})() === 'log,log'")
@@ -327,11 +325,11 @@ async def test_each_axis_is_logarithmic_by_button_and_by_key(browser: Browser, s
         await drawn(page, "results")
         assert await page.evaluate(types) == "linear,log"
         await page.get_by_label("x axis").select_option("clock")
-        await expect(across).to_be_hidden()  # a time of day has no logarithm
+        await expect(across).to_be_hidden()  # a clock axis cannot be logarithmic
         await expect(up).to_be_visible()
 
 
-async def test_every_chart_counts_what_a_log_axis_has_no_place_for(browser: Browser, site: str, world: World) -> None:
+async def test_charts_count_values_hidden_by_a_log_axis(browser: Browser, site: str, world: World) -> None:
     folder = await charted(world, "charted", 40)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET final_value = -final_value WHERE sequence_id BETWEEN 10 AND 12")
@@ -341,12 +339,12 @@ async def test_every_chart_counts_what_a_log_axis_has_no_place_for(browser: Brow
             await chart(page, name).scroll_into_view_if_needed()
             count = r"\d+" if name in ("curves", "effect") else "3"
             title = chart(page, name).locator(".chart-title")
-            await expect(title).to_contain_text(re.compile(rf"log axis: {count} not above zero left out"))
+            await expect(title).to_contain_text(re.compile(rf"log axis: {count} not above zero hidden"))
         bins = "() => Math.min(...document.querySelector('#chart-distribution .chart-body').data[0].x)"
         assert await page.evaluate(bins) > 0
 
 
-async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world: World) -> None:
+async def test_trial_card_is_pinned(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -365,7 +363,7 @@ async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world:
         await card.get_by_role("button", name="copy parameters").click()
         copied = json.loads(await page.evaluate("navigator.clipboard.readText()"))
         assert 1e-5 < copied["rate"] < 0.1 and set(copied["layer"]) > {"_name"}
-        await page.get_by_label("best", exact=True).select_option("5")  # the chart is drawn anew below it
+        await page.get_by_label("best", exact=True).select_option("5")  # the chart is redrawn below it
         await expect(card).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(card).to_have_count(0)
@@ -379,8 +377,8 @@ async def test_the_card_of_a_trial_is_pinned(browser: Browser, site: str, world:
         await expect(body).to_be_focused()
 
 
-async def test_charts_are_drawn_in_a_fortieth_of_the_time(browser: Browser, site: str, world: World) -> None:
-    """One that is drawn in no time counts, too: its answer costs the manager something."""
+async def test_charts_use_at_most_a_fortieth_of_the_time(browser: Browser, site: str, world: World) -> None:
+    """Even instant drawings count, because their answers cost the manager time."""
     await charted(world, "charted", 1)
     script = """async () => {
       const {pace} = await import(new URL("static/charts/pace.js", document.baseURI.split("experiments/")[0]).href);
@@ -396,8 +394,8 @@ async def test_charts_are_drawn_in_a_fortieth_of_the_time(browser: Browser, site
         assert await page.evaluate(script) == [1600, 4000, 6000, 10_000]
 
 
-async def test_an_answer_that_says_the_same_is_not_drawn_again(browser: Browser, site: str, world: World) -> None:
-    """A trial that waits changes the experiment, and none of its curves."""
+async def test_unchanged_answer_is_not_redrawn(browser: Browser, site: str, world: World) -> None:
+    """A waiting trial changes the experiment, but not its curves."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         await page.goto(f"{site}/experiments/{id_}")

@@ -1,4 +1,4 @@
-"""Experiments side by side in a real browser: the curves of each, by the axis that is chosen."""
+"""Experiments side by side in a real browser: their curves on the selected axis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_curves_are_drawn_against_the_chosen_axis(site: str, world: World,
             assert all(list(y) == sorted(y, reverse=True) and len(y) > 1 for y in traces), "smaller is better"
         for width in (1200, 390):
             await page.set_viewport_size({"width": width, "height": 900})
-            await page.wait_for_function(FITS, timeout=LONG_MS)  # the chart follows the window a little later
+            await page.wait_for_function(FITS, timeout=LONG_MS)  # the chart follows the window with a delay
             if folder := os.environ.get("SHOTS"):
                 for theme in ("light", "dark"):
                     await page.emulate_media(color_scheme=theme)

@@ -1,5 +1,4 @@
-"""The effect of parameters, which is drawn without the library: its points are pointed at, opened and pinned, a part of
-a panel is framed, and it is saved as an image."""
+"""The effect chart, which is drawn without the library: pointing, opening, pinning, selecting, saving as an image."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _PHONE = {"width": 390, "height": 844}
 
 
 async def opened(page: Page, site: str, query: str) -> Locator:
-    """The chart, in the middle of the window; the library that draws others never comes."""
+    """The chart in the middle of the window; the library is never loaded."""
     await page.route(re.compile("plotly[^/]*js"), lambda route: None)
     await page.goto(f"{site}/experiments/charted?{query}")
     figure = await drawn(page, "effect")
@@ -31,8 +30,10 @@ async def opened(page: Page, site: str, query: str) -> Locator:
 
 
 async def places(figure: Locator, attribute: str, colour: str) -> list[tuple[float, float]]:
-    """Where marks of this colour are on the screen, in the first panel: what each begins with, moved by three pixels
-    inwards. `attribute`: what has the colour, a name of the style sheet."""
+    """Screen positions of marks with this colour in the first panel, three pixels inside their start.
+
+    `attribute`: SVG attribute with the colour, a variable of the style sheet.
+    """
     script = """(figure, [attribute, colour]) => {
       const svg = figure.querySelector(".chart-sketch"), {left, top} = svg.getBoundingClientRect();
       const wanted = getComputedStyle(document.documentElement).getPropertyValue(colour).trim();
@@ -49,7 +50,7 @@ async def trials(figure: Locator) -> list[tuple[float, float]]:
     return [(x, y - 3) for x, y in await places(figure, "stroke", "--fg")]
 
 
-async def test_a_point_says_its_trial_opens_it_and_is_pinned(browser: Browser, site: str, world: World) -> None:
+async def test_point_shows_opens_and_pins_its_trial(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         figure = await opened(page, site, "effect=rate")
@@ -69,7 +70,7 @@ async def test_a_point_says_its_trial_opens_it_and_is_pinned(browser: Browser, s
         await expect(tip).to_be_hidden()
 
 
-async def test_a_bin_says_its_median_and_its_best(browser: Browser, site: str, world: World) -> None:
+async def test_bin_shows_its_median_and_best(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         figure = await opened(page, site, "effect=optimizer&top=5")
@@ -80,7 +81,7 @@ async def test_a_bin_says_its_median_and_its_best(browser: Browser, site: str, w
 
 
 @pytest.mark.parametrize(("name", "value"), [("rate", r"^[\d.e-]+\.\.[\d.e-]+$"), ("optimizer", "^adam$")])
-async def test_what_is_framed_in_a_panel_filters_by_its_parameter(
+async def test_selection_in_a_panel_filters_by_its_parameter(
     browser: Browser, site: str, world: World, name: str, value: str
 ) -> None:
     await charted(world, "charted", 100)
@@ -140,7 +141,7 @@ async def test_fingers_scroll_a_narrow_chart(browser: Browser, site: str, world:
         await page.wait_for_function("opened.length === 1")
 
 
-async def test_it_is_saved_as_an_image(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
+async def test_effect_chart_is_saved_as_an_image(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         figure = await opened(page, site, "")

@@ -28,7 +28,7 @@ async def some(world: World) -> None:
     await world.commands.label("first", {"tags": ["paper"], "notes": "with the new data"})
 
 
-async def test_the_list_follows_what_happens_and_what_is_chosen(browser: Browser, site: str, world: World) -> None:
+async def test_list_follows_events_and_filters(browser: Browser, site: str, world: World) -> None:
     await some(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/")
@@ -69,7 +69,9 @@ async def test_rows_are_stopped_and_archived_from_their_menu(browser: Browser, s
         await expect(page.locator(".count-line")).to_contain_text("1 archived")
 
 
-async def test_a_file_is_uploaded_mended_and_started(browser: Browser, site: str, world: World, tmp_path: Path) -> None:
+async def test_file_is_uploaded_corrected_and_started(
+    browser: Browser, site: str, world: World, tmp_path: Path
+) -> None:
     file = tmp_path / "experiment.yml"
     file.write_text(yaml.safe_dump(world.config(trialConcurrency=0), sort_keys=False))
     async with opened(browser) as page:
@@ -87,7 +89,7 @@ async def test_a_file_is_uploaded_mended_and_started(browser: Browser, site: str
         await expect(page.locator(".heading .badge").first).to_have_text("RUNNING", timeout=LONG_MS)
 
 
-async def test_all_of_it_works_without_javascript(browser: Browser, site: str, world: World) -> None:
+async def test_pages_work_without_javascript(browser: Browser, site: str, world: World) -> None:
     await some(world)
     async with page_of(browser, java_script_enabled=False) as page:
         await page.goto(f"{site}/")
@@ -108,7 +110,7 @@ async def test_all_of_it_works_without_javascript(browser: Browser, site: str, w
         assert await page.locator("#open-third").count() == 0 and await page.locator("a.open").count() == 3
 
 
-async def test_new_pages_have_no_axe_violation_in_either_theme_and_fit_a_phone(
+async def test_new_pages_have_no_axe_violations_and_fit_a_phone(
     browser: Browser, site: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await some(world)
@@ -132,14 +134,14 @@ async def test_new_pages_have_no_axe_violation_in_either_theme_and_fit_a_phone(
             assert not await is_wider_than_screen(page), path
 
 
-async def test_a_point_of_the_front_opens_its_trial(browser: Browser, site: str, world: World) -> None:
+async def test_point_of_the_pareto_front_opens_its_trial(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "many", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/many")
         figure = await drawn(page, "pareto")
-        await expect(figure.locator(".chart-title")).to_contain_text("trials that none is better than")
+        await expect(figure.locator(".chart-title")).to_contain_text("non-dominated trials")
         labels = await figure.locator(".chart-body").evaluate("body => body.data.map(one => one.name)")
-        assert labels == ["breaks a constraint", "another is better", "Pareto front"]
+        assert labels == ["violates a constraint", "dominated", "Pareto front"]
         await figure.get_by_label("Up").select_option("size")
         await expect(figure.locator(".ytitle")).to_have_text("size (smaller is better)", timeout=LONG_MS)
         assert state_of(page) == {"oy": "size"}

@@ -1,4 +1,4 @@
-"""A page of another origin, in a real browser, at a daemon without a token: it can neither read nor write."""
+"""A page of another origin in a real browser can neither read from nor write to a daemon without a token."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.api.listeners import tcp_listener
 from tests.api.world import World
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # the scope of the browser
 
-#: A foreign host name that points at this machine: another site, as in DNS rebinding.
+#: A foreign host name that resolves to this machine, as in DNS rebinding.
 EVIL = "evil.example"
-#: Tries a request; returns a status, a text, or the name of an error.
+#: Sends a request; returns a status, a text, or the name of an error.
 FETCH = """async ([url, options]) => {
   try { const answer = await fetch(url, options); return [answer.type, answer.status, await answer.text()]; }
   catch (error) { return ["failed", 0, error.name]; }
@@ -141,7 +141,7 @@ async def test_foreign_page_changes_nothing(
 
 
 async def test_rebound_host_name_is_refused(evil_browser: Browser, site: str, experiment: str) -> None:
-    """For the browser the page then has our own origin."""
+    """The browser then considers the page same-origin."""
     context = await evil_browser.new_context()
     page = await context.new_page()
     answer = await page.goto(f"http://{EVIL}:{urlsplit(site).port}/")
@@ -151,7 +151,7 @@ async def test_rebound_host_name_is_refused(evil_browser: Browser, site: str, ex
     await context.close()
 
 
-async def test_a_link_from_elsewhere_may_be_followed(evil_browser: Browser, site: str, experiment: str) -> None:
+async def test_link_from_another_site_can_be_followed(evil_browser: Browser, site: str, experiment: str) -> None:
     async with foreign_page(evil_browser, EVIL) as page:
         async with page.expect_navigation() as navigation:
             await page.evaluate("url => { location.href = url; }", f"{site}/experiments/{experiment}")

@@ -1,4 +1,4 @@
-"""Menus are wholly in sight wherever their button is, and give the focus back; a log begins at its end."""
+"""Menus are fully visible at any position of their button, and return the focus; a log starts at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
-#: Whether an element is in the window, and nothing lies over its corners or cuts them off.
+#: Whether an element is in the window, and its corners are neither covered nor clipped.
 IS_WHOLE = """element => {
   const { left, top, right, bottom } = element.getBoundingClientRect();
   const corners = [[left + 9, top + 9], [right - 9, top + 9], [left + 9, bottom - 9], [right - 9, bottom - 9]];
@@ -28,7 +28,7 @@ async def becomes_whole(page: Page, menu: Locator) -> None:
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("experiments", [1, 12])
-async def test_the_menu_of_the_last_experiment_is_whole(
+async def test_menu_of_the_last_experiment_is_fully_visible(
     browser: Browser, site: str, world: World, width: int, experiments: int
 ) -> None:
     for number in range(experiments):
@@ -39,14 +39,14 @@ async def test_the_menu_of_the_last_experiment_is_whole(
         await last.locator("summary").first.click()
         await becomes_whole(page, last.locator("ul"))
         assert not await is_wider_than_screen(page)
-        await page.mouse.wheel(0, -60)  # it stays beside its button
+        await page.mouse.wheel(0, -60)  # it stays next to its button
         await becomes_whole(page, last.locator("ul"))
         await page.keyboard.press("Escape")
         await expect(last.locator("ul")).to_be_hidden()
         await expect(last.locator("summary").first).to_be_focused()
 
 
-async def test_without_scripts_the_menu_of_the_only_experiment_is_whole(
+async def test_menu_of_the_only_experiment_is_visible_without_scripts(
     browser: Browser, site: str, world: World
 ) -> None:
     await world.add("seeded")
@@ -60,7 +60,7 @@ async def test_without_scripts_the_menu_of_the_only_experiment_is_whole(
         assert below["y"] + below["height"] <= box["y"] + box["height"]
 
 
-async def test_the_question_whether_to_kill_the_last_trial_is_whole(browser: Browser, site: str, world: World) -> None:
+async def test_kill_confirmation_of_the_last_trial_is_fully_visible(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         added = (await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})).json()["id"]
@@ -72,7 +72,7 @@ async def test_the_question_whether_to_kill_the_last_trial_is_whole(browser: Bro
 
 
 @pytest.mark.parametrize("width", [1280, 700, 390])
-async def test_the_menu_of_other_experiments_fits_with_long_names(
+async def test_menu_of_other_experiments_fits_with_long_names(
     browser: Browser, site: str, world: World, width: int
 ) -> None:
     await world.add("other", experimentName=NAME)
@@ -85,14 +85,14 @@ async def test_the_menu_of_other_experiments_fits_with_long_names(
         assert not await is_wider_than_screen(page)
         name, arrow = [await page.locator(part).bounding_box() for part in ("#switch span", "#switch")]
         assert name is not None and arrow is not None
-        assert name["x"] + name["width"] < arrow["x"] + arrow["width"], "the arrow is beside the name that is cut"
+        assert name["x"] + name["width"] < arrow["x"] + arrow["width"], "the arrow is next to the shortened name"
         await expect(page.locator("#find-experiment")).to_be_focused()
         await page.keyboard.press("Escape")
         await expect(page.locator("#switcher .panel")).to_be_hidden()
         await expect(page.locator("#switch")).to_be_focused()
 
 
-async def test_a_log_begins_at_its_end_and_stays_there(browser: Browser, site: str, world: World) -> None:
+async def test_log_starts_at_its_end_and_stays_there(browser: Browser, site: str, world: World) -> None:
     folder = await world.add("seeded")
     log = folder.log / "nnimanager.log"
     lines = [f"[2026-11-28 10:00:00] INFO (nni) line {number}" for number in range(300)]
@@ -115,4 +115,4 @@ async def test_a_log_begins_at_its_end_and_stays_there(browser: Browser, site: s
         log.write_text("\n".join([*lines, "later still"]) + "\n")
         await page.evaluate(refresh)
         await expect(page.locator("#log-text")).to_contain_text("later still")
-        assert await page.locator("#log-text").evaluate("log => log.scrollTop") == 100, "who reads is left alone"
+        assert await page.locator("#log-text").evaluate("log => log.scrollTop") == 100, "scrolling up stops following"

@@ -1,4 +1,4 @@
-"""Charts on a telephone: what is pressed is large enough, in sight, and not covered."""
+"""Charts on a phone: buttons are large enough, visible, and not covered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
-#: Least pixels of a target, by WCAG 2.2.
+#: Minimum size of a target in pixels, by WCAG 2.2.
 _LEAST = 24
 _NARROW = {"width": 390, "height": 844}
 
@@ -22,11 +22,11 @@ async def require_buttons_to_press(figure: Locator) -> None:
         box = await button.bounding_box()
         assert box is not None and min(box["width"], box["height"]) >= _LEAST, await button.text_content()
         assert box["x"] >= 0 and box["x"] + box["width"] <= _NARROW["width"]
-        await button.click(trial=True, timeout=LONG_MS)  # fails where something lies above it
+        await button.click(trial=True, timeout=LONG_MS)  # fails if something covers it
 
 
 @pytest.mark.parametrize("name", ["results", "parallel"])
-async def test_buttons_of_a_narrow_chart_are_pressed(site: str, world: World, browser: Browser, name: str) -> None:
+async def test_buttons_of_a_narrow_chart_can_be_pressed(site: str, world: World, browser: Browser, name: str) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser, viewport=_NARROW) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -40,7 +40,7 @@ async def test_buttons_of_a_narrow_chart_are_pressed(site: str, world: World, br
         assert not await is_wider_than_screen(page)
 
 
-async def test_buttons_of_a_narrow_comparison_are_pressed(site: str, world: World, browser: Browser) -> None:
+async def test_buttons_of_a_narrow_comparison_can_be_pressed(site: str, world: World, browser: Browser) -> None:
     for name in ("first", "second"):
         await charted(world, name, 20)
     async with page_of(browser, viewport=_NARROW) as page:

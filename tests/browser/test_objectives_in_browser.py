@@ -1,4 +1,4 @@
-"""Charts of an experiment with several objectives: each by its own direction, the first where none is chosen."""
+"""Charts with several objectives: each has its own direction; the first is the default."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRAME_FIRST_BAR = """() => {
 }"""
 
 
-async def test_each_objective_is_a_result_with_a_direction(browser: Browser, site: str, world: World) -> None:
+async def test_each_objective_has_results_and_a_direction(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "many", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/many")
@@ -38,10 +38,10 @@ async def test_each_objective_is_a_result_with_a_direction(browser: Browser, sit
         await expect(title).to_have_text(re.compile(rf"Ms by trial, best so far {least:.6g}$"), timeout=LONG_MS)
         await key.select_option("acc")
         await expect(title).to_contain_text("Acc by trial", timeout=LONG_MS)
-        assert "key" not in urlsplit(page.url).query, "what is usual is not in the address"
+        assert "key" not in urlsplit(page.url).query, "defaults are not in the address"
 
 
-async def test_what_is_framed_is_a_filter_by_the_objective(browser: Browser, site: str, world: World) -> None:
+async def test_selection_filters_by_the_objective(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "many", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/many")

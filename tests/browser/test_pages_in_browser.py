@@ -19,7 +19,7 @@ from tests.api.listeners import tcp_listener
 from tests.api.world import World
 from tests.browser.shared_page import opened
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # the scope of the browser
 
 TOKEN = "correct horse battery"
 HOLD = Hold(
@@ -31,7 +31,7 @@ HOLD = Hold(
 
 @asynccontextmanager
 async def page_of(browser: Browser, **options: Any) -> AsyncIterator[Page]:
-    """A page; the test fails on any error of the browser."""
+    """A page; any browser error fails the test."""
     troubles: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
@@ -55,7 +55,7 @@ async def is_wider_than_screen(page: Page) -> bool:
 
 
 async def put_on_hold(world: World, id: str) -> None:
-    """Of an open experiment: a closed one waits for no event."""
+    """A page of an open experiment, because a closed one gets no events."""
     await world.commands.resume(id)
     experiment = world.commands.at_work(id)
     assert experiment is not None
@@ -88,17 +88,17 @@ async def test_both_pages_open(browser: Browser, site: str, world: World, scheme
         await expect(page.locator("[data-trial]").first).to_contain_text("0.9")
 
 
-async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str, world: World) -> None:
+async def test_experiment_is_watched_and_stopped(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with page_of(browser) as page:
             await page.goto(f"{site}/experiments/{id_}/trials")
-            await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
+            await expect(page.get_by_text("No trials yet.")).to_be_visible()
             await page.locator("#stop").click()
             added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
             kill = page.locator(f"#kill-{added.json()['id']}")
             await expect(kill).to_be_visible()  # without a reload
-            await expect(page.locator("#stop-now")).to_be_visible()  # what was open stays open
+            await expect(page.locator("#stop-now")).to_be_visible()  # open elements stay open
             await page.locator("#stop").click()
             await kill.click()
             await page.locator(f"#kill-now-{added.json()['id']}").click()
@@ -111,7 +111,7 @@ async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str,
             await page.goto("about:blank")
 
 
-async def test_what_did_not_change_is_not_touched(browser: Browser, site: str, world: World) -> None:
+async def test_unchanged_elements_are_not_touched(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api, page_of(browser) as page:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         trials = f"/api/v1/experiments/{id_}/trials"
@@ -134,12 +134,12 @@ async def test_what_did_not_change_is_not_touched(browser: Browser, site: str, w
 
 
 async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World) -> None:
-    """The experiment's last event has come by then: nothing else would bring the page up to date."""
+    """The experiment's last event has already arrived, so only a retry updates the page."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with opened(browser) as page:
             await page.goto(f"{site}/experiments/{id_}/trials")
-            await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
+            await expect(page.get_by_text("No trials yet.")).to_be_visible()
             aborted: list[str] = []
 
             async def abort(route: Route) -> None:
@@ -154,10 +154,8 @@ async def test_failed_fetch_is_retried(browser: Browser, site: str, world: World
             assert len(aborted) == 1
 
 
-async def test_a_late_answer_does_not_bring_back_what_the_reader_left(
-    browser: Browser, site: str, world: World
-) -> None:
-    """The reader sorts the table while the page is fetched anew as it was before."""
+async def test_late_answer_does_not_restore_the_previous_state(browser: Browser, site: str, world: World) -> None:
+    """The reader sorts the table while a fetch of the previous state is running."""
     late, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -178,22 +176,20 @@ async def test_a_late_answer_does_not_bring_back_what_the_reader_left(
         await page.locator("#sort-result").click()
         heading = page.locator("th", has=page.locator("#sort-result"))
         await expect(heading).to_have_attribute("aria-sort", "ascending")
-        order = "document.getElementById('sort-result').closest('th').ariaSort"  # at once: the next fetch would mend it
+        order = "document.getElementById('sort-result').closest('th').ariaSort"  # at once: the next fetch fixes it
         told = f"document.addEventListener('refreshed', () => told({order}), {{once: true}})"
         await page.evaluate(f"() => {{ window.shown = new Promise(told => {told}); }}")
         go_on.set()
         assert await page.evaluate("() => window.shown") == "ascending"
         assert "sort=result" in page.url
         await api.post(trials, json={"parameters": {"x": 0.125}})
-        after_a_pause_ms = 60_000  # three times as long as that fetch was held, at most ten seconds
+        after_a_pause_ms = 60_000  # three times the duration of that fetch, at most ten seconds
         await expect(page.locator("tr[data-trial]")).to_have_count(3, timeout=after_a_pause_ms)
         await expect(heading).to_have_attribute("aria-sort", "ascending")
         await page.goto("about:blank")
 
 
-async def test_a_fetch_that_took_a_minute_does_not_hold_up_the_next_for_minutes(
-    browser: Browser, site: str, world: World
-) -> None:
+async def test_slow_fetch_does_not_delay_the_next(browser: Browser, site: str, world: World) -> None:
     held, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -218,8 +214,8 @@ async def test_a_fetch_that_took_a_minute_does_not_hold_up_the_next_for_minutes(
         await page.goto("about:blank")
 
 
-async def test_a_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
-    """At a listener with a token: a wrong one is refused, the right one leads to the requested page."""
+async def test_browser_logs_in_with_a_form(browser: Browser, world: World) -> None:
+    """At a listener with a token: a wrong token is refused, the right one opens the requested page."""
     await world.add("finished", status=ExperimentStatus.DONE)
     pages = create_pages(PagesContext(commands=world.commands, version="1.2.3", analysis=world.analysis))
     async with tcp_listener(create_application(world.context, token=TOKEN, pages=pages)) as address:

@@ -1,4 +1,4 @@
-"""What a page fetches while it is shown: the last that was asked for stays, a fault does not, nor what has no place."""
+"""Refreshes of an open page: the last requested state stays; errors and data of removed parts do not."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), py
 
 SET = "async changes => (await import('/static/state.js')).state.set(changes)"
 REFRESH = "async () => { (await import('/static/live.js')).live.refresh(); }"
-#: A second apart.
+#: Times one second apart.
 _LOOKS = 20
 
 
 class Held:
-    """Answers that come when they are let go."""
+    """Answers that are held until released."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -40,8 +40,8 @@ class Held:
         self._may_go.set()
 
 
-async def test_chart_is_drawn_once_its_library_comes_after_all(site: str, world: World, browser: Browser) -> None:
-    """The experiment has ended, so no change of it has the chart asked for again."""
+async def test_chart_is_drawn_after_its_library_loads_late(site: str, world: World, browser: Browser) -> None:
+    """The experiment has ended, so no change refreshes the chart."""
     await charted(world, "charted", 20)
     async with opened(browser) as page:
         script = re.compile("plotly[^/]*js")
@@ -56,8 +56,8 @@ async def test_chart_is_drawn_once_its_library_comes_after_all(site: str, world:
         await expect(words).to_be_empty()
 
 
-async def test_page_of_a_closed_experiment_looks_again(site: str, world: World, browser: Browser) -> None:
-    """It may be resumed, or deleted."""
+async def test_page_of_a_closed_experiment_reconnects(site: str, world: World, browser: Browser) -> None:
+    """The experiment may be resumed or deleted."""
     await charted(world, "charted", 20)
     async with opened(browser) as page:
         await page.route(re.compile(r"/static/stream\.js"), soon)
@@ -76,14 +76,14 @@ async def test_page_of_a_closed_experiment_looks_again(site: str, world: World, 
 
 
 async def soon(route: Route) -> None:
-    """The script of the stream, which waits less."""
+    """The stream's script, with a shorter wait."""
     answer = await route.fetch()
     text = await answer.text()
     assert "LONGEST_MS = 30000" in text
     await route.fulfill(response=answer, body=text.replace("LONGEST_MS = 30000", "LONGEST_MS = 500"))
 
 
-async def test_fault_of_one_filter_does_not_stay_with_the_next(site: str, world: World, browser: Browser) -> None:
+async def test_error_of_one_filter_disappears_with_the_next(site: str, world: World, browser: Browser) -> None:
     await charted(world, "charted", 20)
     async with opened(browser) as page:
         await page.route(re.compile("analysis/results.*status=FAILED"), lambda route: route.fulfill(status=503))
@@ -96,7 +96,7 @@ async def test_fault_of_one_filter_does_not_stay_with_the_next(site: str, world:
         await expect(figure.locator(".chart-words")).to_be_empty(timeout=LONG_MS)
 
 
-async def test_answer_of_an_earlier_address_replaces_nothing(site: str, world: World, browser: Browser) -> None:
+async def test_answer_of_an_earlier_address_is_ignored(site: str, world: World, browser: Browser) -> None:
     await seeded(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials?sort=number")
@@ -113,14 +113,12 @@ async def test_answer_of_an_earlier_address_replaces_nothing(site: str, world: W
             held.let_go()
         await page.wait_for_function(
             "new Promise(done => setTimeout(() => done(true), 100))"
-        )  # it would be shown by now
+        )  # long enough to be shown
         assert await numbers(page) == later
         await page.unroute_all()
 
 
-async def test_what_the_reader_asks_for_is_shown_though_refresh_is_off(
-    site: str, world: World, browser: Browser
-) -> None:
+async def test_requested_state_is_shown_with_refresh_off(site: str, world: World, browser: Browser) -> None:
     await seeded(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials")
@@ -136,9 +134,9 @@ async def test_what_the_reader_asks_for_is_shown_though_refresh_is_off(
         await page.unroute_all()
 
 
-async def test_charts_of_trials_that_were_looked_at_are_let_go(site: str, world: World, browser: Browser) -> None:
+async def test_charts_of_closed_drawers_are_released(site: str, world: World, browser: Browser) -> None:
     await charted(world, "charted", 30)
-    # others in its process would be counted, too
+    # otherwise other pages in its process would be counted
     async with page_of(browser, is_alone=True, viewport={"width": 1400, "height": 900}) as page:
         session = await page.context.new_cdp_session(page)
         await page.goto(f"{site}/experiments/charted/trials?sort=number&status=SUCCEEDED")
@@ -150,7 +148,7 @@ async def test_charts_of_trials_that_were_looked_at_are_let_go(site: str, world:
 
 
 async def look_at(page: Page, all_: list[str]) -> None:
-    """At one trial after the other, in the drawer."""
+    """Open one trial after another in the drawer."""
     for number in all_:
         await page.locator(f"#open-{number}").click()
         figure = page.locator(f"#drawer figure[data-selected='{number}']")
@@ -159,7 +157,7 @@ async def look_at(page: Page, all_: list[str]) -> None:
 
 
 async def settled(session: CDPSession) -> tuple[float, float]:
-    """What the page holds once that is the same for some seconds: all of the last trial is drawn."""
+    """Memory of the page after it is stable for some seconds, when the last trial is completely drawn."""
     last: list[tuple[float, float]] = []
     for _ in range(_LOOKS):
         last = [*last[-2:], await kept(session)]
@@ -170,7 +168,7 @@ async def settled(session: CDPSession) -> tuple[float, float]:
 
 
 async def grown_less(session: CDPSession, before: tuple[float, float], nodes: int, listeners: int) -> None:
-    """Soon: what a page lets go it lets go once it has the processor. Raises AssertionError."""
+    """Wait until memory is released, which may take a moment on a busy machine. Raises AssertionError."""
     for left in reversed(range(_LOOKS)):
         grown = [now - then for now, then in zip(await kept(session), before, strict=True)]
         if grown[0] < nodes and grown[1] < listeners:
@@ -180,15 +178,15 @@ async def grown_less(session: CDPSession, before: tuple[float, float], nodes: in
 
 
 async def kept(session: CDPSession) -> tuple[float, float]:
-    """Nodes and listeners that the page holds."""
+    """Number of nodes and listeners of the page."""
     await session.send("Performance.enable")
     await session.send("HeapProfiler.collectGarbage")
     found = {one["name"]: one["value"] for one in (await session.send("Performance.getMetrics"))["metrics"]}
     return found["Nodes"], found["JSEventListeners"]
 
 
-async def test_cleared_filter_is_empty_in_its_form_too(site: str, world: World, browser: Browser) -> None:
-    """Or the next filter would be sent with what was cleared."""
+async def test_cleared_filter_is_empty_in_its_form(site: str, world: World, browser: Browser) -> None:
+    """Otherwise the next filter would include the cleared one."""
     await seeded(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials")

@@ -1,4 +1,4 @@
-"""The report, opened from a file without a network."""
+"""The report, opened as a file without a network."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _CHARTS = ("results", "curves", "effect", "distribution", "timeline")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the reports."""
+    """Folder of the reports."""
     return tmp_path_factory.mktemp("reports")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def offline(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """The pages of one context have one process, which compiles the script of a report once."""
+    """Pages of one context share a process, which compiles a report's script once."""
     context = await browser.new_context(offline=True)
     yield context
     await context.close()
@@ -37,7 +37,7 @@ async def offline(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def report(site: str, world: World, folder: Path) -> Path:
-    """With charts; the same for each test."""
+    """A report with charts, shared by all tests."""
     path = folder / "charted.html"
     if not path.exists():
         await charted(world, "charted", 60)
@@ -77,7 +77,7 @@ async def test_charts_are_drawn_without_a_network(report: Path, offline: Browser
 
 
 async def test_printed_report_has_every_chart(report: Path, offline: BrowserContext, tmp_path: Path) -> None:
-    """Also those that were never in view; what is drawn after it is sent to the printer comes too late."""
+    """Including charts that were never in view; drawings after the print request would be too late."""
     page = await offline.new_page()
     await page.set_viewport_size({"width": 1200, "height": 200})
     await page.goto(report.as_uri())
@@ -91,7 +91,7 @@ async def test_printed_report_has_every_chart(report: Path, offline: BrowserCont
     await page.close()
 
 
-async def test_front_of_a_report_is_the_page_s(
+async def test_pareto_front_of_a_report_equals_the_page(
     site: str, world: World, offline: BrowserContext, tmp_path: Path
 ) -> None:
     await with_objectives(world, "many", 40)
@@ -101,9 +101,9 @@ async def test_front_of_a_report_is_the_page_s(
     await page.goto(path.as_uri())
     figure = page.locator("figure.chart-pareto")
     await figure.scroll_into_view_if_needed()
-    await expect(figure.locator(".chart-title")).to_contain_text("trials that none is better than", timeout=LONG_MS)
+    await expect(figure.locator(".chart-title")).to_contain_text("non-dominated trials", timeout=LONG_MS)
     labels = await figure.locator(".chart-body").evaluate("body => body.data.map(one => one.name)")
-    assert labels == ["breaks a constraint", "another is better", "Pareto front"]
+    assert labels == ["violates a constraint", "dominated", "Pareto front"]
     await figure.get_by_label("Up").select_option("size")
     await expect(figure.locator(".ytitle")).to_have_text("size (smaller is better)")
     await page.close()

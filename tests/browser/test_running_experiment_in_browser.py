@@ -1,5 +1,7 @@
-"""A running experiment in a browser from its start to its end: the daemon is killed and comes back, a fetch is lost,
-the network is gone for a while; the page says so, is never loaded anew and shows every value."""
+"""A running experiment in a browser from start to end: a daemon restart, a lost fetch, a network outage.
+
+The page reports each, never reloads, and shows every value.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ done
 until [ -e "$GATE/end" ]; do sleep 0.05; done
 echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID.25}" >> "$NNI_OUTBOX"
 """
-#: Of a daemon that starts on a machine with other work.
+#: Timeout for a daemon start on a busy machine.
 PATIENCE_MS = 60_000
 
 
@@ -40,7 +42,7 @@ def config() -> dict[str, object]:
 
 
 class Watched:
-    """The table and the overview of one experiment, each in a window."""
+    """Table and overview of one experiment, each in its own window."""
 
     def __init__(self, table: Page, overview: Page, gate: Path) -> None:
         self.table = table
@@ -55,7 +57,7 @@ class Watched:
         (self._gate / value).touch()
 
     async def shows(self, value: str) -> None:
-        """As the latest result of both trials."""
+        """Wait for this latest result of both trials."""
         await expect(self.table.locator("td.col-latest", has_text=value)).to_have_count(2, timeout=PATIENCE_MS)
 
     async def is_connected(self, yes: bool) -> None:
@@ -64,7 +66,7 @@ class Watched:
             if yes:
                 await expect(place).to_be_hidden(timeout=PATIENCE_MS)
             else:
-                await expect(place).to_contain_text("not connected; shown as of", timeout=PATIENCE_MS)
+                await expect(place).to_contain_text("not connected; last updated", timeout=PATIENCE_MS)
 
 
 async def test_from_start_to_end(browser: Browser, tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ async def _lost_fetch(watched: Watched) -> None:
 
 
 async def _killed(watched: Watched, daemon: Daemon, port: str) -> None:
-    """The trials go on meanwhile."""
+    """Restart the daemon while the trials continue."""
     await asyncio.to_thread(daemon.kill)
     await watched.is_connected(False)
     watched.report("3333")

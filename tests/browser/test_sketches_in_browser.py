@@ -1,5 +1,4 @@
-"""The overview's first charts, which are sketches until the reader reaches for them: the library that draws the others
-takes seconds of a processor to begin."""
+"""The overview's first charts, which are sketches until the first interaction: the library takes seconds to start."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _LIBRARY = re.compile("plotly[^/]*js")
 
 
 def asked_for(page: Page) -> list[str]:
-    """Addresses of the library that the page asks for from now on."""
+    """Requests for the library from now on."""
     found: list[str] = []
     page.on("request", lambda request: found.append(request.url) if _LIBRARY.search(request.url) else None)
     return found
@@ -37,7 +36,7 @@ async def sketch(page: Page, name: str) -> Locator:
 
 
 async def place_of_a_point(page: Page) -> tuple[float, float, int]:
-    """Of the sketch of results: where on the screen the best trial is, and its number."""
+    """Screen position and number of the best trial in the sketch of results."""
     body = chart(page, "results").locator(".chart-body")
     await body.scroll_into_view_if_needed()
     script = """async () => {
@@ -53,7 +52,7 @@ async def place_of_a_point(page: Page) -> tuple[float, float, int]:
 
 
 @pytest.mark.parametrize("viewport", [_LAPTOP, {"width": 390, "height": 844}])
-async def test_opening_loads_no_library_and_pointing_at_a_chart_does(
+async def test_library_loads_when_a_chart_is_pointed_at(
     browser: Browser, site: str, world: World, viewport: Any
 ) -> None:
     await charted(world, "charted", 40)
@@ -75,7 +74,7 @@ async def test_opening_loads_no_library_and_pointing_at_a_chart_does(
         assert not await is_wider_than_screen(page)
 
 
-async def test_a_pointer_that_comes_by_loads_nothing(browser: Browser, site: str, world: World) -> None:
+async def test_passing_pointer_loads_nothing(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 10)
     async with page_of(browser, viewport=_LAPTOP) as page:
         asked = asked_for(page)
@@ -88,7 +87,7 @@ async def test_a_pointer_that_comes_by_loads_nothing(browser: Browser, site: str
         assert asked == []
 
 
-async def test_sketch_says_the_trial_below_a_pointer_that_rests(browser: Browser, site: str, world: World) -> None:
+async def test_resting_pointer_shows_the_trial(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -100,10 +99,10 @@ async def test_sketch_says_the_trial_below_a_pointer_that_rests(browser: Browser
         )
 
 
-async def test_a_point_of_a_sketch_leads_to_its_trial(browser: Browser, site: str, world: World) -> None:
+async def test_point_of_a_sketch_opens_its_trial(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP, has_touch=True) as page:
-        await page.route(_LIBRARY, lambda route: None)  # it never comes
+        await page.route(_LIBRARY, lambda route: None)  # it never loads
         await page.goto(f"{site}/experiments/charted")
         await sketch(page, "results")
         await page.evaluate(LISTEN)
@@ -118,7 +117,7 @@ async def test_a_point_of_a_sketch_leads_to_its_trial(browser: Browser, site: st
         await page.unroute_all(behavior="ignoreErrors")
 
 
-async def test_keys_that_were_pressed_before_the_library_came_count(browser: Browser, site: str, world: World) -> None:
+async def test_keys_pressed_before_the_library_loads_count(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -133,7 +132,7 @@ async def test_keys_that_were_pressed_before_the_library_came_count(browser: Bro
         await expect(spoken).to_contain_text(f"trial {number}:")
 
 
-async def test_without_the_library_the_sketch_stays_and_says_so(browser: Browser, site: str, world: World) -> None:
+async def test_sketch_remains_if_the_library_is_missing(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 20)
     async with opened(browser, viewport=_LAPTOP) as page:
         await page.route(_LIBRARY, lambda route: route.abort())
@@ -149,7 +148,7 @@ async def test_without_the_library_the_sketch_stays_and_says_so(browser: Browser
         await expect(figure.locator(".chart-words")).to_be_empty()
 
 
-async def test_a_sketch_follows_theme_width_axes_and_filters(browser: Browser, site: str, world: World) -> None:
+async def test_sketch_follows_theme_width_axes_and_filters(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 300)
     async with page_of(browser, viewport=_LAPTOP, color_scheme="light") as page:
         asked = asked_for(page)
@@ -203,7 +202,7 @@ async def test_axes_have_round_ticks(browser: Browser, site: str, world: World) 
             assert await page.evaluate(script, [axis, values]) == ticks, (axis, values)
 
 
-async def test_durations_in_charts_have_the_form_of_the_page(browser: Browser, site: str, world: World) -> None:
+async def test_durations_in_charts_have_the_format_of_the_page(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 1)
     script = """async (values) => {
       const root = document.baseURI.split("experiments/")[0];
@@ -216,7 +215,7 @@ async def test_durations_in_charts_have_the_form_of_the_page(browser: Browser, s
         assert await page.evaluate(script, values) == [formats.duration(ms) for ms in values]
 
 
-async def test_the_front_of_several_objectives_is_sketched_too(browser: Browser, site: str, world: World) -> None:
+async def test_pareto_front_is_sketched(browser: Browser, site: str, world: World) -> None:
     await with_objectives(world, "compared", 40)
     async with page_of(browser, viewport=_LAPTOP) as page:
         asked = asked_for(page)
@@ -227,7 +226,7 @@ async def test_the_front_of_several_objectives_is_sketched_too(browser: Browser,
         await expect(chart(page, "pareto").locator(".main-svg").first).to_be_visible(timeout=LONG_MS)
 
 
-async def test_without_javascript_the_curve_is_there(browser: Browser, site: str, world: World) -> None:
+async def test_curve_is_visible_without_javascript(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 30)
     async with page_of(browser, java_script_enabled=False) as page:
         await page.goto(f"{site}/experiments/charted")
@@ -236,15 +235,15 @@ async def test_without_javascript_the_curve_is_there(browser: Browser, site: str
         assert await picture.evaluate("image => image.naturalWidth") == 480
 
 
-#: The ticks of an axis of the library's.
+#: Ticks of an axis drawn by the library.
 _LIBRARY_TICKS = """([name, axis]) => {
   const texts = document.querySelectorAll(`#chart-${name} .${axis}tick text`);
   return [...texts].map(one => one.textContent);
 }"""
 
 
-async def test_whole_numbers_have_no_fractions_between_them(browser: Browser, site: str, world: World) -> None:
-    """Neither in the sketch, nor when the library draws, nor after a zoom into few trials and back."""
+async def test_axes_of_whole_numbers_have_no_fractional_ticks(browser: Browser, site: str, world: World) -> None:
+    """In the sketch, in the library's drawing, and after zooming into few trials and back."""
     await charted(world, "charted", 2, steps=2)
     zoom = "range => Plotly.relayout(document.querySelector('#chart-results .chart-body'), range)"
     async with page_of(browser, viewport=_LAPTOP) as page:

@@ -1,5 +1,4 @@
-"""The table of trials and the pages around it in a real browser: filter, columns, keys, drawer, themes, faults of
-access."""
+"""The table of trials and related pages in a real browser: filter, columns, keys, drawer, themes, accessibility."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tests.api.world import World
 from tests.browser.access import serious_faults
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of, put_on_hold
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # the scope of the browser
 
 SPACE = {
     "x": {"_type": "uniform", "_value": [0, 1]},
@@ -32,7 +31,7 @@ TABS = ("", "/trials", "/failures", "/config", "/log", "/edit", "/compare?select
 
 
 async def seeded(world: World, trials: int = 60) -> None:
-    """An experiment with NaN, infinite and dict results, a nested space, and trials of every kind."""
+    """An experiment with NaN, infinite and dict results, a nested space, and trials with every status."""
     folder = await world.add("seeded", extra_trials=trials, searchSpace=SPACE, maxTrialNumber=trials + 20)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         for id, number in connection.execute("SELECT id, sequence_id FROM trials WHERE id LIKE 'e%'").fetchall():
@@ -50,7 +49,7 @@ async def numbers(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("trials", [0, 40, 1000])
-async def test_every_page_opens_from_this_host_alone(browser: Browser, site: str, world: World, trials: int) -> None:
+async def test_every_page_loads_only_from_this_host(browser: Browser, site: str, world: World, trials: int) -> None:
     await seeded(world, trials)
     async with page_of(browser) as page:
         hosts: set[str] = set()
@@ -103,7 +102,7 @@ async def test_tables_and_forms_work_without_scripts(browser: Browser, site: str
         await expect(page.locator("#log-text")).to_have_text(re.compile(r"^\s*two\s*$"))
 
 
-async def test_chosen_columns_are_remembered(browser: Browser, site: str, world: World) -> None:
+async def test_selected_columns_are_stored(browser: Browser, site: str, world: World) -> None:
     await seeded(world)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials")
@@ -125,7 +124,7 @@ async def headings(page: Page) -> list[str]:
     return await page.locator("th[scope=col] a").evaluate_all("links => links.map(link => link.id.slice(5))")
 
 
-async def test_columns_are_ordered_and_widened(browser: Browser, site: str, world: World) -> None:
+async def test_columns_are_reordered_and_resized(browser: Browser, site: str, world: World) -> None:
     await seeded(world, 5)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/seeded/trials?columns=number,status,result,p.x")
@@ -136,7 +135,7 @@ async def test_columns_are_ordered_and_widened(browser: Browser, site: str, worl
         await page.locator('[id="sort-p.x"]').drag_to(page.locator("#sort-result"))
         await page.wait_for_function("() => document.querySelector('#sort-result').closest('th').cellIndex === 3")
         heading = page.locator("th", has=page.locator("#sort-status"))
-        await page.locator("#sort-status").press("+")  # from then on the others are as wide as they need
+        await page.locator("#sort-status").press("+")  # then the other columns take only the width that they need
         await page.wait_for_function("() => document.querySelector('table.trials').offsetWidth < 1200")
         box = await heading.bounding_box()
         assert box is not None
@@ -144,7 +143,7 @@ async def test_columns_are_ordered_and_widened(browser: Browser, site: str, worl
         await page.mouse.down()
         await page.mouse.move(box["x"] + box["width"] + 97, box["y"] + 5, steps=4)
         await page.mouse.up()
-        for _ in range(2):  # as it is now, and as it is remembered
+        for _ in range(2):  # now, and after a reload
             await expect(page.locator("[data-trial]")).to_have_count(10)
             wider = await heading.bounding_box()
             assert wider is not None and abs(wider["width"] - box["width"] - 100) < 5
@@ -171,7 +170,7 @@ async def test_other_experiments_are_found_by_typing(browser: Browser, site: str
         await page.goto("about:blank")
 
 
-async def test_rows_are_reached_ticked_and_opened_by_keys(browser: Browser, site: str, world: World) -> None:
+async def test_keys_select_tick_and_open_rows(browser: Browser, site: str, world: World) -> None:
     await seeded(world)
     async with page_of(browser, viewport={"width": 1400, "height": 900}) as page:
         await page.goto(f"{site}/experiments/seeded/trials?sort=number")
@@ -201,7 +200,7 @@ async def test_rows_are_reached_ticked_and_opened_by_keys(browser: Browser, site
         await expect(page).to_have_url(re.compile("/config$"))
 
 
-async def test_two_are_ticked_before_they_are_compared(browser: Browser, site: str, world: World) -> None:
+async def test_two_trials_are_ticked_before_comparing(browser: Browser, site: str, world: World) -> None:
     await seeded(world, 0)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials?selected=0&sort=number")
@@ -216,7 +215,7 @@ async def test_two_are_ticked_before_they_are_compared(browser: Browser, site: s
         await page.goto("about:blank")
 
 
-async def test_several_are_killed_after_a_question(browser: Browser, site: str, world: World) -> None:
+async def test_several_trials_are_killed_after_confirmation(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         for value in (0.1, 0.2, 0.3):
@@ -232,7 +231,7 @@ async def test_several_are_killed_after_a_question(browser: Browser, site: str, 
         await page.goto("about:blank")
 
 
-async def test_limits_are_changed_after_old_and_new_were_shown(browser: Browser, site: str, world: World) -> None:
+async def test_limits_change_after_old_and_new_are_shown(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         async with page_of(browser) as page:
@@ -247,7 +246,7 @@ async def test_limits_are_changed_after_old_and_new_were_shown(browser: Browser,
         assert (await api.get(f"/api/v1/experiments/{id_}")).json()["maxTrialNumber"] == 25
 
 
-async def test_theme_is_switched_and_remembered(browser: Browser, site: str, world: World) -> None:
+async def test_theme_is_switched_and_stored(browser: Browser, site: str, world: World) -> None:
     await seeded(world, 0)
     async with page_of(browser, color_scheme="light") as page:
         await page.goto(f"{site}/experiments/seeded/config")
@@ -262,7 +261,7 @@ async def test_theme_is_switched_and_remembered(browser: Browser, site: str, wor
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")  # follows the system again
 
 
-async def test_offline_is_said_and_recovered_from(browser: Browser, site: str, world: World) -> None:
+async def test_offline_is_shown_and_recovered_from(browser: Browser, site: str, world: World) -> None:
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
         context = await browser.new_context()
@@ -292,12 +291,12 @@ async def test_stored_text_injects_nothing(browser: Browser, site: str, world: W
             assert await page.locator("img").count() == 0, tab
 
 
-async def test_no_serious_fault_of_access(browser: Browser, site: str, world: World) -> None:
+async def test_pages_have_no_serious_accessibility_violation(browser: Browser, site: str, world: World) -> None:
     """In both themes, on a screen and on a phone."""
     await seeded(world, 25)
     await put_on_hold(world, "seeded")
     async with page_of(browser) as page:
-        for tab in (tab.replace("/trials", "/trials?sort=number&limit=10") for tab in TABS):  # a trial of every kind
+        for tab in (tab.replace("/trials", "/trials?sort=number&limit=10") for tab in TABS):  # trials of every status
             await page.goto(f"{site}/experiments/seeded{tab}")
             await expect(page.get_by_role("heading", level=1)).to_contain_text("digits")
             if "limit" in tab:

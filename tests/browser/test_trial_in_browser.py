@@ -1,4 +1,4 @@
-"""One trial in a real browser: its log grows, is searched and chosen; the drawer; nothing stored is run; readers."""
+"""One trial in a real browser: log, drawer, no execution of stored text, read-only sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTILE = '"><script>document.title="owned"</script><img src=x onerror="document
 
 
 async def running(world: World, site: str) -> tuple[str, str]:
-    """(id of an experiment, id of its one trial), which has an attempt and a stdout."""
+    """(experiment id, id of its only trial), with an attempt and a stdout."""
     async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
         id_ = str((await api.post("/api/v1/experiments", json=world.config())).json()["id"])
         added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
@@ -36,7 +36,7 @@ async def running(world: World, site: str) -> tuple[str, str]:
     return id_, trial
 
 
-async def test_a_log_is_followed_searched_and_chosen(browser: Browser, site: str, world: World) -> None:
+async def test_log_is_followed_searched_and_selected(browser: Browser, site: str, world: World) -> None:
     id_, trial = await running(world, site)
     folder = (await world.commands.entry(id_)).folder.trials / trial
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ async def test_a_log_is_followed_searched_and_chosen(browser: Browser, site: str
         await page.goto("about:blank")
 
 
-async def test_a_trial_is_killed_after_a_question(browser: Browser, site: str, world: World) -> None:
+async def test_trial_is_killed_after_confirmation(browser: Browser, site: str, world: World) -> None:
     id_, _ = await running(world, site)
     async with page_of(browser, java_script_enabled=False) as page:
         await page.goto(f"{site}/experiments/{id_}/trials/0")
@@ -76,7 +76,7 @@ async def test_a_trial_is_killed_after_a_question(browser: Browser, site: str, w
         await expect(page.get_by_text("repeats trial 0")).to_be_visible()
 
 
-async def test_the_drawer_opens_with_focus_and_closes_with_escape(browser: Browser, site: str, world: World) -> None:
+async def test_drawer_opens_with_focus_and_closes_with_escape(browser: Browser, site: str, world: World) -> None:
     await world.add("seeded")
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/seeded/trials")
@@ -114,8 +114,8 @@ async def test_stored_text_is_shown_and_not_run(browser: Browser, site: str, wor
         await page.goto("about:blank")
 
 
-async def test_a_reader_sees_no_button(browser: Browser, world: World) -> None:
-    """Who logs in with the token for reading."""
+async def test_read_token_shows_no_buttons(browser: Browser, world: World) -> None:
+    """A login with the read token."""
     await world.add("seeded")
     await world.commands.resume("seeded")
     pages = create_pages(PagesContext(commands=world.commands, version="1.2.3", analysis=world.analysis))

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, expect
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, id_in, state_of
 from tests.browser.shared_page import opened
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # as the browser is
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]  # the scope of the browser
 
 
 @pytest.fixture
@@ -23,7 +23,9 @@ def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.mark.parametrize("prefix", [(), ("--url_prefix", "my/pre")])
-async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str, ...]) -> None:
+async def test_endpoint_page_is_live_until_closed(
+    browser: Browser, nnictl: CommandLine, prefix: tuple[str, ...]
+) -> None:
     config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=2)
     out = await asyncio.to_thread(nnictl.good, "create", "-c", config, "--port", 0, *prefix)
     id_ = id_in(out)
@@ -44,7 +46,7 @@ async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str
         row = page.locator("[data-trial]", has_text=trial)
         await page.locator(f"#kill-{trial}").click()
         await page.locator(f"#kill-now-{trial}").click()
-        await expect(row).to_contain_text("USER_CANCELED", timeout=20_000)  # the events told of it
+        await expect(row).to_contain_text("USER_CANCELED", timeout=20_000)  # from an event
         assert [url for url in troubles if not url.endswith("/favicon.ico")] == []
         await page.locator("#stop").click()
         await page.locator("#stop-now").click()
@@ -52,7 +54,7 @@ async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str
         await expect(page.locator("main")).to_contain_text(f"nnictl resume {id_}")
 
 
-async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: CommandLine) -> None:
+async def test_stopped_daemon_is_noticed(browser: Browser, nnictl: CommandLine) -> None:
     daemon = await asyncio.to_thread(nnictl.serve, "--port", "0")
     service = next(
         listener for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service"
@@ -65,7 +67,7 @@ async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: Comm
         await expect(page.locator("[data-trial]")).to_have_count(2)
         await expect(notice).to_be_hidden()
         await asyncio.to_thread(daemon.kill)
-        await expect(notice).to_have_text(re.compile(r"^not connected; shown as of \d\d:\d\d:\d\d UTC$"))
+        await expect(notice).to_have_text(re.compile(r"^not connected; last updated \d\d:\d\d:\d\d UTC$"))
         said = await notice.text_content()
         for _ in range(2):
             await page.wait_for_event("requestfailed", timeout=30_000)  # it retries

@@ -1,4 +1,4 @@
-"""What charts say of trials: which are selected, and why there is nothing to draw."""
+"""Texts of charts: selected trials, and reasons for empty charts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WITHOUT_RESULTS = {
 }
 
 
-async def test_ticked_trials_and_the_trial_itself_have_their_curves(browser: Browser, site: str, world: World) -> None:
+async def test_ticked_and_opened_trials_have_curves(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted/trials/14?selected=9,6&top=1")
@@ -40,7 +40,7 @@ async def test_ticked_trials_and_the_trial_itself_have_their_curves(browser: Bro
         await expect(figure.locator(".chart-title")).to_contain_text("3 selected")
 
 
-async def test_charts_of_trials_without_results_do_not_wait_for_them(browser: Browser, site: str, world: World) -> None:
+async def test_charts_without_results_have_a_message(browser: Browser, site: str, world: World) -> None:
     folder = await charted(world, "charted", 15, steps=0)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET final_data = NULL, final_value = NULL, status = 'FAILED'")
@@ -55,7 +55,7 @@ async def test_charts_of_trials_without_results_do_not_wait_for_them(browser: Br
         await expect(chart(page, "curves").locator(".chart-count")).to_contain_text(trials)
 
 
-async def test_two_parameters_are_not_awaited_where_there_is_one(browser: Browser, site: str, world: World) -> None:
+async def test_pair_chart_with_one_parameter_has_a_message(browser: Browser, site: str, world: World) -> None:
     folder = await world.add("seeded")
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET record = ?", (record(0, {"x": 0.5}),))
@@ -63,11 +63,11 @@ async def test_two_parameters_are_not_awaited_where_there_is_one(browser: Browse
         await page.goto(f"{site}/experiments/seeded")
         figure = chart(page, "pair")
         await figure.scroll_into_view_if_needed()
-        words = "Two parameters are compared here; this experiment has one."
+        words = "This chart needs two parameters; this experiment has one."
         await expect(figure.locator(".chart-words")).to_have_text(words, timeout=LONG_MS)
 
 
-async def test_a_manager_that_does_not_answer_is_told_in_our_words(browser: Browser, site: str, world: World) -> None:
+async def test_unanswered_request_is_reported_on_the_chart(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 10)
 
     async def lost(route: Route) -> None:
@@ -78,12 +78,12 @@ async def test_a_manager_that_does_not_answer_is_told_in_our_words(browser: Brow
         await page.goto(f"{site}/experiments/charted")
         figure = chart(page, "distribution")
         await figure.scroll_into_view_if_needed()
-        words = "This chart is not up to date: the manager does not answer"
+        words = "This chart is not up to date: the manager did not answer"
         await expect(figure.locator(".chart-words")).to_have_text(words, timeout=LONG_MS)
         await page.unroute_all(behavior="ignoreErrors")
 
 
-async def test_bars_of_the_result_end_before_the_scale_of_colours(browser: Browser, site: str, world: World) -> None:
+async def test_result_bars_end_before_the_colour_scale(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 1)
     script = """async () => {
       const root = document.baseURI.split("experiments/")[0];
@@ -99,7 +99,7 @@ async def test_bars_of_the_result_end_before_the_scale_of_colours(browser: Brows
         assert await page.evaluate(script) == [20, 40]
 
 
-#: Whether what stands at some bar overlaps a name beside the bars.
+#: Whether the text of a bar overlaps a name next to the bars.
 _COLLIDES = """() => {
   const all = kind => [...document.querySelectorAll(`#chart-importance ${kind} text`)];
   const boxes = kind => all(kind).map(one => one.getBoundingClientRect());
@@ -109,7 +109,7 @@ _COLLIDES = """() => {
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-async def test_small_shares_stand_beside_their_bars(browser: Browser, site: str, world: World, width: int) -> None:
+async def test_small_shares_are_outside_their_bars(browser: Browser, site: str, world: World, width: int) -> None:
     await charted(world, "charted", 20)
     shares = {"learning_rate": 0.571, "momentum": 0.36, "batch": 0.036, "optimizer": 0.033}
     importances = [{"name": name, "value": share} for name, share in shares.items()]
@@ -129,7 +129,7 @@ async def test_small_shares_stand_beside_their_bars(browser: Browser, site: str,
         await page.unroute_all(behavior="ignoreErrors")
 
 
-async def test_a_log_axis_of_the_pair_has_whole_values(browser: Browser, site: str, world: World) -> None:
+async def test_log_axis_of_the_pair_chart_has_whole_values(browser: Browser, site: str, world: World) -> None:
     await charted(world, "charted", 40)
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/charted?a=rate&b=dropout")

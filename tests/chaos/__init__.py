@@ -1,2 +1,4 @@
-"""Many trials on three machines of their own while power, links, servers, keepers and the daemon break at random times,
-and what has become of each trial. ``python -m tests.chaos --trials 1600`` is the whole; `make machines` has a part."""
+"""Random faults of power, links, servers, keepers and daemon while many trials run on three simulated machines.
+
+The outcome of each trial is checked. ``python -m tests.chaos --trials 1600`` is a full run, `make machines` a sample.
+"""

@@ -1,8 +1,8 @@
-"""Runs it as root, and says what it found: ``python -m tests.chaos --trials 1600 --seed 7``.
+"""Run it as root and print the findings: ``python -m tests.chaos --trials 1600 --seed 7``.
 
 ``python -m tests.chaos files --seeds 1-200`` breaks files instead, and needs no root.
 
-Exit code 0 when nothing was found, 1 otherwise.
+Exit code 0 without findings, else 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What breaks, when, and for how long: made of a seed, before anything runs."""
+"""Faults, their times and durations, derived from a seed before the run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import psutil
 from tests.live_daemon import Daemon
 from tests.namespaced_machines import NamespacedMachine
 
-#: What a fault does at its beginning, and what undoes it.
+#: Function that causes a fault and returns the function that undoes it.
 Act = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`at_s`: since the first trial; `lasts_s`: 0 for one that needs not be undone."""
+    """`at_s`: since the first trial; `lasts_s`: 0 if it need not be undone."""
 
     at_s: float
     kind: str
@@ -34,7 +34,7 @@ class Fault:
 
 @dataclass(slots=True, kw_only=True)
 class Struck:
-    """A fault as it was made. Milliseconds since the epoch: before it began, once it had, and when it was over."""
+    """A fault as it happened. Times in ms since the epoch: before it, after it took effect, and after its end."""
 
     fault: Fault
     begun_ms: float
@@ -42,9 +42,11 @@ class Struck:
     over_ms: float | None = None
 
     def may_have_ended(self, job: Job, grace_s: float) -> bool:
-        """Whether it can have ended that job: the machine had no power for a moment of its life, or could not be asked
-        for longer than a machine may be away (`grace_s`), or its keeper was killed with the process that was about to
-        become the command. Jobs outlive everything else."""
+        """Whether this fault can have ended that job.
+
+        That is so if the machine lost power during the job, was unreachable for longer than `grace_s`, or if its keeper
+        was killed together with the process that was about to become the command. Jobs outlive everything else.
+        """
         if self.fault.machine != job.machine or job.ended_ms < self.begun_ms - _CLOCKS_MS:
             return False
         if job.started_ms > self.done_ms + _CLOCKS_MS:
@@ -56,9 +58,9 @@ class Struck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job that was lost, as its attempt tells. Milliseconds since the epoch.
+    """A lost job, from its attempt. Times in ms since the epoch.
 
-    `machine`: its number, from 0; `has_begun`: its command wrote something down.
+    `machine`: its number, from 0; `has_begun`: its command wrote a note.
     """
 
     machine: int
@@ -67,12 +69,12 @@ class Job:
     has_begun: bool
 
 
-#: Times of processes are to the tick, of 10 ms.
+#: Process times have a resolution of one tick, 10 ms.
 _CLOCKS_MS = 100
-#: Of these nothing ends but the connection, and for long also what is known of jobs.
+#: Faults that end only the connection; long ones also lose the state of jobs.
 _SILENCING = ("cut", "drop", "frozen keeper")
 
-#: Kind of fault → how often it is drawn, and the shortest and the longest that it lasts, in seconds.
+#: Kind of fault → weight, minimum and maximum duration in seconds.
 _OF_A_MACHINE = {
     "power": (3, 0.2, 6.0),
     "cut": (3, 0.5, 20.0),
@@ -83,13 +85,13 @@ _OF_A_MACHINE = {
     "sshd and keeper": (1, 0.0, 0.0),
 }
 _OF_THE_DAEMON = {"kill": (3, 0.0, 3.0), "restart": (1, 0.0, 3.0)}
-#: Seconds between the end of a fault and the next one of the same machine, and of the daemon.
+#: Seconds between a fault's end and the next fault of the same machine, and of the daemon.
 _PAUSE_S = (1.0, 12.0)
 _DAEMON_PAUSE_S = (8.0, 30.0)
 
 
 def schedule(seed: int, machines: int) -> Iterator[Fault]:
-    """Without end, by time. A machine has one fault at a time, as has the daemon."""
+    """An endless schedule, ordered by time. A machine has one fault at a time, and so has the daemon."""
     series = [_series(seed, number) for number in [*range(machines), None]]
     return heapq.merge(*series, key=lambda fault: fault.at_s)
 
@@ -101,7 +103,7 @@ def _series(seed: int, machine: int | None) -> Iterator[Fault]:
     while True:
         at_s += draw.uniform(*pause)
         [kind] = draw.choices(list(kinds), [often for often, _, _ in kinds.values()])
-        # short ones are more frequent: they meet what is under way
+        # short faults are more frequent, because they hit running operations
         lasts_s = kinds[kind][1] + (kinds[kind][2] - kinds[kind][1]) * draw.random() ** 2
         yield Fault(at_s=at_s, kind=kind, machine=machine, lasts_s=lasts_s)
         at_s += lasts_s
@@ -110,7 +112,7 @@ def _series(seed: int, machine: int | None) -> Iterator[Fault]:
 def begin(
     fault: Fault, machines: list[NamespacedMachine], daemon: Daemon, complain: Callable[[str], None]
 ) -> Act | None:
-    """Breaks it. Returns what mends it; None: it mends by itself. `complain`: told of what must not be."""
+    """Cause a fault; returns the function that undoes it; None: it ends on its own. `complain`: receives findings."""
     if fault.machine is None:
         return _break_daemon(fault, daemon, complain)
     machine = machines[fault.machine]

@@ -1,4 +1,4 @@
-"""What became of every trial, against what the trials wrote down for themselves; and what is left of it all."""
+"""Checks the outcome of every trial against its notes, and the leftovers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.chaos.faults import Job, Struck
 from tests.live_daemon import Daemon
 from tests.namespaced_machines import NamespacedMachine
 
-#: Descriptors by which the daemon may be off: a connection that is just being made.
+#: Tolerance of the daemon's number of descriptors: a connection may just be opening.
 _FEW = 6
-#: Memory that the daemon may have won, in bytes: trials are in it, by number and state.
+#: Allowed growth of the daemon's memory in bytes: it stores number and state of trials.
 _GROWTH = 96 * 2**20
-#: Seconds for what is over to be gone: a keeper ends a while after its last job.
+#: Seconds for leftovers to disappear: a keeper exits a while after its last job.
 _GONE_S = 60.0
 _SHOWN = 12
 
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Findings:
-    """What must not be: a sentence for each; and figures of the run."""
+    """Findings, one sentence each, and figures of the run."""
 
     faults: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of the daemon: descriptors, bytes; and the sessions that sshd has on all machines."""
+    """Descriptors and memory (bytes) of the daemon, and sshd sessions on all machines."""
 
     descriptors: int
     memory: int
@@ -63,14 +63,14 @@ def size(daemon: Daemon, machines: list[NamespacedMachine]) -> Size:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """All that were made. `addresses`: of the machines, by number; `grace_s`: how long one may be away."""
+    """All faults of the run. `addresses`: of the machines, by number; `grace_s`: allowed absence of a machine."""
 
     made: list[Struck]
     addresses: list[str]
     grace_s: float
 
     def explain(self, attempt: Json, lines: list[str]) -> bool:
-        """Whether one of them can have ended the attempt's job. `lines`: what that wrote down."""
+        """Whether a fault can have ended the attempt's job. `lines`: the job's notes."""
         if attempt["place"] not in self.addresses or attempt["endedMs"] is None:
             return False
         job = Job(
@@ -83,9 +83,11 @@ class Faults:
 
 
 def trials(daemon: Daemon, id_: str, notes: Path, count: int, faults: Faults) -> Findings:
-    """Each trial succeeded with its own result, unless faults ended every attempt that it has; what was lost was ended
-    by a fault and says how; no attempt that ended well was followed by another one, and all that the attempt that
-    counts wrote is stored once, in order."""
+    """Check all trials against their notes.
+
+    Each trial succeeded with its own result, unless faults ended all its attempts. A lost attempt matches a fault and
+    states the cause. No attempt follows a successful one. All results of the final attempt are stored once, in order.
+    """
     found = Findings()
     listed, attempts = daemon.trials(id_), _by_trial(daemon.attempts(id_))
     stored = _stored(daemon, id_)
@@ -103,7 +105,7 @@ def trials(daemon: Daemon, id_: str, notes: Path, count: int, faults: Faults) ->
 
 
 def _was_cut_off_too_often(trial: Json, attempts: list[Json], written: dict[str, list[str]]) -> bool:
-    """What its machines did to a trial is tried again so often, and no more. Each loss is judged by itself."""
+    """Check that the number of retries after machine faults matches. Each loss is checked separately."""
     cut_off = [one for one in attempts if one["state"] == "LOST" and not _has_ended(written.get(one["jobName"], []))]
     return trial["status"] == "SYS_CANCELED" and len(cut_off) == len(attempts) == PLATFORM_RETRIES + 1
 
@@ -163,7 +165,7 @@ def _judge_starts(found: Findings, written: dict[str, list[str]], jobs: set[str]
 def daemon_is_as_before(
     found: Findings, before: Size, daemon: Daemon, machines: list[NamespacedMachine], within_s: float = _GONE_S
 ) -> None:
-    """Within a while: connections that broke are closed when their silence is noticed."""
+    """Wait for the end of broken connections, which are closed when their silence is noticed."""
     deadline = time.monotonic() + within_s
     now = size(daemon, machines)
     while time.monotonic() < deadline and not _is_as_before(before, now):
@@ -213,7 +215,7 @@ def _by_trial(attempts: list[Json]) -> dict[str, list[Json]]:
 
 
 def _stored(daemon: Daemon, id_: str) -> dict[str, list[int]]:
-    """By job: its results, in the order in which they were stored. From the store: there are more than a list has."""
+    """By job: its results in the order of storing. From the database, because the API's list is too short."""
     found: dict[str, list[int]] = defaultdict(list)
     query = (
         "SELECT a.job_name, m.value FROM metrics m"
@@ -229,7 +231,7 @@ def _has_ended(lines: list[str]) -> bool:
 
 
 def _reported(lines: list[str], number: int) -> list[int]:
-    """Of an attempt that ended, with its final one."""
+    """Number of results of a finished attempt, including the final one."""
     return [int(line.split()[1]) for line in lines if line.startswith("reported ")] + [number]
 
 

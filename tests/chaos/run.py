@@ -1,4 +1,4 @@
-"""One run: an experiment on three machines, faults by their schedule until its trials have ended, and the verdict."""
+"""One run: an experiment on three machines with scheduled faults until its trials have ended, and the checks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.live_daemon import Daemon, running_daemon
 from tests.namespaced_machines import NamespacedMachine, namespaced_machines
 
 MACHINES = 3
-#: Trials after which the daemon is measured for the first time, and faults begin.
+#: Number of ended trials at the first measurement of the daemon, after which faults start.
 _CALM_TRIALS = 12
-#: Seconds between two looks at how many trials have ended.
+#: Seconds between two checks of the number of ended trials.
 _LOOK_S = 0.5
-#: Seconds that a machine may be away before its trials are tried again elsewhere.
+#: Seconds that a machine may be away before its trials are retried elsewhere.
 _MACHINE_GRACE_S = 600.0
-#: Seconds that what is left has to end in once nothing breaks any more.
+#: Seconds for the remaining trials to end after the last fault.
 _REST_S = 240.0
 
 Say = Callable[[str], None]
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Run:
-    """`trials`: how many; `limit_s`: after which faults end, whatever is left."""
+    """`trials`: their number; `limit_s`: time after which faults end."""
 
     daemon: Daemon
     machines: list[NamespacedMachine]
@@ -45,19 +45,19 @@ class Run:
     seed: int
     limit_s: float
     say: Say
-    #: The faults that were made.
+    #: Faults that happened.
     made: list[Struck] = field(default_factory=list)
     id: str = ""
     took_s: float = 0.0
-    #: What was seen meanwhile that must not be.
+    #: Findings during the run.
     complaints: list[str] = field(default_factory=list)
     _begun_s: float = 0.0
-    #: What mends faults, by the time at which they end.
+    #: Functions that undo faults, by end time.
     _mends: list[tuple[float, int, Struck, Act]] = field(default_factory=list)
 
     @property
     def broken(self) -> Counter[str]:
-        """Kind of fault → how many were made."""
+        """Kind of fault → number."""
         return Counter(one.fault.kind for one in self.made)
 
     @property
@@ -88,7 +88,7 @@ class Run:
                 heapq.heappush(self._mends, (fault.at_s + fault.lasts_s, next(numbers), struck, mend))
 
     def _wait(self, until_s: float) -> bool:
-        """Until a time of the schedule, mending what is over by then. False: there is nothing left to break."""
+        """Wait until a time of the schedule, and undo faults that end by then. False: all trials have ended."""
         while self._mends and self._mends[0][0] <= until_s:
             self._pause(self._mends[0][0])
             self._mend()
@@ -105,7 +105,7 @@ class Run:
         struck.over_ms = _now_ms()
 
     def _rest(self) -> None:
-        """Nothing is broken any more, and what is left ends."""
+        """Undo all faults and wait for the remaining trials."""
         while self._mends:
             self._mend()
         self.daemon.wait(self.id, "DONE", timeout_s=_REST_S + self.trials / 4)
@@ -159,7 +159,7 @@ class Run:
 def prepared(
     folder: Path, *, trials: int, seed: int, limit_s: float, say: Say = print, network: int = 83
 ) -> Iterator[Run]:
-    """Machines and a daemon below `folder`, which it may write to."""
+    """Machines and a daemon below a writable `folder`."""
     with namespaced_machines(MACHINES, folder / "machines", network=network) as machines:
         with running_daemon(folder) as daemon:
             yield Run(daemon, machines, folder, trials, seed, limit_s, say)

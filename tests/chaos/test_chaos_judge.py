@@ -1,4 +1,4 @@
-"""What the judge of random faults takes for the faults' doing, and what for the manager's."""
+"""The judge of random faults distinguishes effects of faults from errors of the manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESTARTED = "its machine was restarted"
 
 
 class Told:
-    """A daemon that tells of one trial. `attempts`: what differs from one that a fault cut off, by attempt."""
+    """A daemon with one trial. `attempts`: per attempt, differences from one that a fault cut off."""
 
     def __init__(self, status: str, *attempts: dict[str, Any]) -> None:
         self._status = status
@@ -62,7 +62,7 @@ def found(notes: Path, daemon: Any, *made: Struck, began: bool = True) -> list[s
     return judge.trials(daemon, "exp1", notes, 1, Faults(list(made), ADDRESSES, grace_s=600)).faults
 
 
-def test_trial_with_every_attempt_cut_off_is_no_finding(tmp_path: Path) -> None:
+def test_trial_with_every_attempt_cut_off_is_not_a_finding(tmp_path: Path) -> None:
     assert found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), struck()) == []
 
 
@@ -85,7 +85,7 @@ def test_every_unexplained_attempt_is_a_finding(tmp_path: Path, made: tuple[Stru
 
 
 @pytest.mark.parametrize(("made", "began"), [(struck("cut", lasted=601_000), True), (struck("keeper"), False)])
-def test_other_causes_of_a_loss_are_no_finding(tmp_path: Path, made: Struck, began: bool) -> None:
+def test_other_causes_of_a_loss_are_not_a_finding(tmp_path: Path, made: Struck, began: bool) -> None:
     assert found(tmp_path, Told("SYS_CANCELED", {}, {}, {}), made, began=began) == []
 
 

@@ -1,5 +1,5 @@
-# A trial that reports numbers that no other one reports, and writes down for itself what it did: trial.sh NOTES.
-# Every line is one write. What stands in the notes was in the outbox before.
+# A trial that reports unique numbers and notes its actions: trial.sh NOTES.
+# Every line is one write. Notes are written after the outbox.
 note="$1/${NNI_MANAGER_JOB%%:*}"
 seq=$NNI_TRIAL_SEQ_ID
 pause=0.$((seq % 7 + 1))

@@ -1,4 +1,4 @@
-"""Stand-ins for services elsewhere: small real HTTP servers that hold the vendors' contracts and misbehave on demand.
+"""Fakes of external services: small HTTP servers that follow the vendors' contracts and fail on demand.
 
-They share no code with the adapters, and a person may run one: ``python -m tests.fakes.dlc --help``.
+They share no code with the adapters. Each can be run on its own: ``python -m tests.fakes.dlc --help``.
 """

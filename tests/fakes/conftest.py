@@ -1,4 +1,4 @@
-"""On a real cluster (`tests.fakes.kubernetes.testing`), tests of kinds that it does not serve are named as skipped."""
+"""On a real cluster (`tests.fakes.kubernetes.testing`), skip tests of kinds that it does not serve, by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-#: What servers answer about a kind that they do not have: as text, or in a Status.
+#: Answers of servers about an unknown kind: as text, or in a Status.
 _NO_KIND = ("404 page not found", "could not find the requested resource")
 
 

@@ -1,6 +1,6 @@
-"""The vendors' own schemas, which are not ours to keep here: `shared/reference/contracts` beside the repository.
+"""The vendors' own schemas, in `shared/reference/contracts` next to the repository, because we may not store them here.
 
-Where they are absent the fakes go by their own rules alone.
+Without them the fakes use only their own rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @functools.cache
 def folder() -> Path | None:
-    """Where they lie, if they do."""
+    """Their folder, if it exists."""
     for parent in Path(__file__).resolve().parents:
         found = parent / "shared" / "reference" / "contracts"
         if found.is_dir():
@@ -23,7 +23,7 @@ def folder() -> Path | None:
 
 @functools.cache
 def definition(file: str, name: str) -> Any:
-    """A validator of one definition of a schema; None where there is none."""
+    """A validator of one definition of a schema; None: the schema is missing."""
     root = folder()
     if root is None or not (root / file).is_file():
         return None
@@ -37,7 +37,7 @@ def definition(file: str, name: str) -> Any:
 
 @functools.cache
 def whole(file: str) -> Any:
-    """A validator of a whole schema; None where there is none."""
+    """A validator of a whole schema; None: the schema is missing."""
     root = folder()
     if root is None or not (root / file).is_file():
         return None
@@ -47,7 +47,7 @@ def whole(file: str) -> Any:
 
 
 def fault(file: str, name: str, body: object) -> str:
-    """Faults of `body`; empty: none, or no schema is known. No `name`: by the whole schema."""
+    """Violations in `body`; empty: none, or the schema is missing. Without `name`: of the whole schema."""
     validator = definition(file, name) if name else whole(file)
     if validator is None:
         return ""

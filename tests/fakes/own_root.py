@@ -1,8 +1,7 @@
-"""How a command gets a root of its own, and is process 1 there: by bubblewrap, or by `unshare` where that fails.
+"""Run a command as process 1 in its own root: with bubblewrap, or with `unshare` if that fails.
 
-A root is a list of steps, each made of words: ("read", from, to) and ("bind", from, to) show a folder or a file of the
-machine, ("device", from, to) a device, ("link", text, at) and ("folder", at) make one. `/proc`, `/dev` and `/tmp` are
-always there.
+A root is a list of steps: ("read", from, to) and ("bind", from, to) mount a local folder or file, ("device", from, to)
+mounts a device, ("link", text, at) and ("folder", at) create one. `/proc`, `/dev` and `/tmp` always exist.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from contextlib import suppress
 from pathlib import Path
 
 Step = tuple[str, ...]
-#: Steps, the command, the folder where it begins, and the capabilities that it has (None: all that can be given) → a
-#: command of the machine. Its environment is the container's.
+#: (steps, command, initial folder, capabilities) → a local command. Its environment is the container's. Capabilities
+#: None: all available ones.
 Maker = Callable[[Sequence[Step], Sequence[str], str, Sequence[str] | None], list[str]]
-#: What every process may open.
+#: Devices of every container.
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-#: Inside, an ordinary user is root, the only user.
+#: Maps an ordinary user to root, the only user inside.
 _ORDINARY = ("--unshare-user", "--uid", "0", "--gid", "0")
 _BUBBLEWRAP = ("bwrap", "--unshare-pid", "--as-pid-1", "--die-with-parent")
 _WORD = {"read": "--ro-bind", "bind": "--bind", "device": "--dev-bind", "link": "--symlink", "folder": "--dir"}
 _UNSHARE = ("unshare", "--mount", "--pid")
-#: Also what administrators use.
+#: Includes folders of administrators' programs.
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 @functools.cache
 def makers() -> tuple[Maker, ...]:
-    """Those that work on this machine, the better one first."""
+    """The working makers on this machine, best first."""
     steps = [("read", "/usr", "/usr"), *libraries()]
     return tuple(maker for maker in (by_bubblewrap, by_unshare) if _works(maker(steps, ["/usr/bin/true"], "/", None)))
 
@@ -44,7 +43,7 @@ def _works(command: list[str]) -> bool:
 
 
 def libraries() -> list[Step]:
-    """What `/usr` needs beside it: links on most systems, folders on some."""
+    """Entries next to `/usr`: links on most systems, folders on some."""
     found = [Path("/", name) for name in ("bin", "sbin", "lib", "lib32", "lib64")]
     links: list[Step] = [("link", os.readlink(path), str(path)) for path in found if path.is_symlink()]
     return links + [("read", str(path), str(path)) for path in found if path.is_dir() and not path.is_symlink()]
@@ -53,7 +52,7 @@ def libraries() -> list[Step]:
 def by_bubblewrap(
     steps: Sequence[Step], command: Sequence[str], directory: str, capabilities: Sequence[str] | None
 ) -> list[str]:
-    """A `Maker`. To mount is root's alone: the file systems of an ordinary user's container are not the container's."""
+    """A `Maker`. Only root's containers can mount: an ordinary user's container does not own its file systems."""
     words = [word for kind, *rest in steps for word in (_WORD[kind], *rest)]
     user = () if os.geteuid() == 0 else _ORDINARY
     always = ("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--dir", "/tmp")
@@ -68,10 +67,10 @@ def by_unshare(
     """A `Maker`: the same root, made by a shell that becomes the command."""
     user = () if os.geteuid() == 0 else ("--map-root-user",)
     lines = ["set -e", "cd /", "umask 022", "mount -t tmpfs -o mode=755 none /mnt", *_always(), *map(_line, steps)]
-    # the old root is left behind: nothing of it can be reached by any path
+    # detach the old root, so that no path reaches it
     lines += ["cd /mnt", "pivot_root . .", "umount -l .", f"cd {shlex.quote(directory)}"]
     lines.append(f"exec {shlex.join([*_limits(capabilities), *command])}")
-    # the first child is process 1; by `--fork` some releases forget by which signal it ended
+    # the first child is process 1; with `--fork` some releases lose its termination signal
     return [*_UNSHARE, *user, "/bin/sh", "-c", f"/bin/sh -c {shlex.quote(chr(10).join(lines))}; exit $?"]
 
 

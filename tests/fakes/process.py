@@ -1,4 +1,4 @@
-"""A fake as a process of its own, and the calls that control it."""
+"""A fake as a separate process, and the calls that control it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class FakeProcess:
-    """`name`: of the fake's package; `folder`: what outlives a restart. Stays at its port."""
+    """`name`: of the fake's package; `folder`: persistent state. Keeps its port."""
 
     def __init__(self, name: str, folder: Path, arguments: Sequence[str] = ()) -> None:
         self._command = [sys.executable, "-m", f"tests.fakes.{name}", "--folder", str(folder), *arguments]
@@ -29,7 +29,7 @@ class FakeProcess:
         self.address = ""
 
     def start(self) -> None:
-        """Returns when it can be asked."""
+        """Start it and return when it answers."""
         command = [*self._command, *(["--port", str(self._port)] if self._port else [])]
         self._process = Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
@@ -37,7 +37,7 @@ class FakeProcess:
         self._port = int(self.address.rpartition(":")[2])
 
     def stop(self, *, kill: bool = False) -> None:
-        """Quiet when it does not run; its containers go on."""
+        """Kill it, if it runs; its containers continue."""
         process, self._process = self._process, None
         if process is not None:
             (process.kill if kill else process.terminate)()
@@ -46,7 +46,7 @@ class FakeProcess:
             process.stdout.close()
 
     def control(self, verb: str, **body: object) -> Any:
-        """What its ``/fake/VERB`` answers."""
+        """The answer of its ``/fake/VERB``."""
         data = json.dumps(body).encode() if body else None
         with urllib.request.urlopen(f"{self.address}/fake/{verb}", data, timeout=30) as answer:
             return json.load(answer)
@@ -54,7 +54,7 @@ class FakeProcess:
 
 @contextmanager
 def running(name: str, folder: Path, *arguments: str) -> Iterator[FakeProcess]:
-    """Ended with everything that it started. Skips, and says why, where no containers can be made for its jobs."""
+    """A fake that is ended with all its processes. Skips with a reason if containers cannot be created for its jobs."""
     if reason := sandbox.missing():
         pytest.skip(reason)
     fake = FakeProcess(name, folder, arguments)

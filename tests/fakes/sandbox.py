@@ -1,12 +1,11 @@
-"""Containers with a root of their own: what the service does not mount does not exist there.
+"""Containers with their own root, which contains only what the service mounts.
 
-The root is a fresh tmpfs with what lies in `/usr`, a `python3` without packages and a short `/etc`, all read-only.
-Homes of the machine, its `/tmp`, its data and the repository are absent. The command is process 1 of a process
-namespace, with nothing before it: as in every container a signal for which it has no handler does nothing, and with
-its end all others end. It is made by bubblewrap (`bwrap`), by `unshare` where that fails; `missing()` says so where
-neither works. The network is the machine's.
+The root is a new tmpfs with `/usr`, a `python3` without packages and a short `/etc`, all read-only. The machine's home
+folders, `/tmp`, data and the repository are absent. The command is process 1 of a process namespace: a signal without a
+handler has no effect, and its end ends all others. bubblewrap (`bwrap`) creates it, else `unshare`; if neither works,
+`missing()` gives the reason. The network is the machine's.
 
-A container outlives the process that started it: its exit code is written to its folder, where another one finds it.
+A container outlives the process that started it: other processes find its exit code in its folder.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from pathlib import Path
 from tests.fakes import own_root
 from tests.fakes.own_root import Maker, Step
 
-#: Variable of the process that starts containers: a JSON object of the variables that all images bring. What lies in
-#: the folders of its PYTHONPATH are packages of the image.
+#: Variable of the process that starts containers: a JSON object with the variables of all images. Packages in the
+#: folders of its PYTHONPATH belong to the image.
 IMAGE = "FAKE_IMAGE"
-#: The same, of images with runners that try to reach the manager for one second instead of fifteen.
+#: The same for images whose runners try to connect for one second instead of fifteen.
 SOON_READ = json.dumps({"NNI_RUNNER_DRAIN_S": "1"})
 #: The image's `python3` comes first.
 PATH = f"{Path(os.path.realpath(sys.executable)).parent}:{own_root.PROGRAMS}"
@@ -49,7 +48,7 @@ _FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of this machine, and where the container sees it."""
+    """A local folder or file, and its path in the container."""
 
     source: Path
     target: Path
@@ -58,11 +57,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """`folder`: its own, made by `start`, which leaves `stdout`, `stderr` and `exit` there. `command`: process 1.
+    """`folder`: created by `start`, for `stdout`, `stderr` and `exit`. `command`: process 1.
 
-    `files`: path inside → text, executable, read-only: what the service puts there. Mounts come in their order; one may
-    lie in another. `directory`: where the command begins. `steps`: more of its root, before `files`. `capabilities`:
-    what it has of root's rights, without `CAP_`; None: all that it can be given.
+    `files`: path inside → text, executable, read-only: files of the service. Mounts apply in order and may be nested.
+    `directory`: initial folder. `steps`: further steps of its root, before `files`. `capabilities`: without `CAP_`;
+    None: all available ones.
     """
 
     folder: Path
@@ -76,21 +75,21 @@ class Container:
 
 
 def missing() -> str:
-    """Why no container can be made here; empty: one can."""
+    """Why containers cannot be created here; empty: they can."""
     return "" if own_root.makers() else "containers need bubblewrap, or the right to `unshare` mounts and processes"
 
 
 def start(container: Container) -> None:
-    """Returns when it is on its way; quiet where it is already. RuntimeError where no container can be made.
+    """Start a container, unless it already exists. Raises RuntimeError if containers cannot be created.
 
-    A service that was killed after a start and before it noted it starts the container again by its name.
+    A service that was killed between a start and its note starts the container again by its name.
     """
     if reason := missing():
         raise RuntimeError(reason)
     folder = container.folder
     if _is_started(folder):
         return
-    shutil.rmtree(folder, ignore_errors=True)  # what a killed start left
+    shutil.rmtree(folder, ignore_errors=True)  # leftovers of a killed start
     folder.mkdir(parents=True)
     make = _maker(container)
     made = make(_root(container), container.command, container.directory, container.capabilities)
@@ -107,7 +106,7 @@ def start(container: Container) -> None:
 
 
 def _maker(container: Container) -> Maker:
-    """By bubblewrap an ordinary user cannot give the right to mount."""
+    """With bubblewrap an ordinary user cannot grant the right to mount."""
     wants_mounts = "sys_admin" in (container.capabilities or ())
     return own_root.makers()[-1 if wants_mounts and os.geteuid() else 0]
 
@@ -117,26 +116,26 @@ def _is_started(folder: Path) -> bool:
 
 
 def exit_code(folder: Path) -> int | None:
-    """Of process 1, 128 and more by a signal; None while it runs."""
+    """Exit code of process 1, from 128 on for a signal; None while it runs."""
     with suppress(FileNotFoundError):
         return int((folder / "exit").read_text())
     return None
 
 
 def terminate(folder: Path) -> None:
-    """SIGTERM to process 1 and to nothing else, as a node's agent does; quiet where there is none."""
+    """Send SIGTERM only to process 1, like a node's agent; does nothing if it has ended."""
     _signal_first(folder, signal.SIGTERM)
 
 
 def kill(folder: Path) -> None:
-    """SIGKILL to process 1, with which all others end, as after the grace. The exit code is 137."""
+    """Kill process 1 and thereby all others, as after the grace period. The exit code is 137."""
     _signal_first(folder, signal.SIGKILL)
 
 
 def destroy(folder: Path) -> None:
-    """All of it, without an exit code; quiet where there is nothing. TimeoutError: something there does not end.
+    """Destroy the container without an exit code, if it exists. Raises TimeoutError if a process does not end.
 
-    Returns when nothing of it is left: another may be started in the same folder, and a killed process takes a moment.
+    Returns when nothing is left, because another container may start in the same folder.
     """
     limit = time.monotonic() + _LONGEST_END_S
     while left := list(_marked(folder)):
@@ -149,7 +148,7 @@ def destroy(folder: Path) -> None:
 
 
 def entering(folder: Path, command: Sequence[str]) -> list[str]:
-    """A command of this machine that runs `command` inside, as `exec` does. ProcessLookupError: nothing runs there."""
+    """A local command that runs `command` inside, like `exec`. Raises ProcessLookupError if nothing runs there."""
     first = _first(folder)
     if first is None:
         raise ProcessLookupError(f"{folder}: no container runs there")
@@ -157,7 +156,7 @@ def entering(folder: Path, command: Sequence[str]) -> list[str]:
     return ["nsenter", "--target", str(first), *user, "--mount", "--pid", "--", *command]
 
 
-# What it finds there
+# Contents
 
 
 def _root(container: Container) -> list[Step]:
@@ -168,7 +167,7 @@ def _root(container: Container) -> list[Step]:
 
 
 def image(folder: Path, files: Mapping[str, str] | None = None, more: Sequence[Step] = ()) -> list[Step]:
-    """What all images have, and these files, after `more`. `folder`: for what is written to be shown."""
+    """Steps for the contents of all images and these files, after `more`. `folder`: for written files."""
     steps: list[Step] = [*_programs(), *own_root.libraries(), *(("folder", at) for at in _FOLDERS)]
     steps += [("read", one, one) for one in _SETTINGS if os.path.exists(one)]
     steps += [*_python(folder), *_packages(), *more]
@@ -181,7 +180,7 @@ def image(folder: Path, files: Mapping[str, str] | None = None, more: Sequence[S
 
 
 def _programs() -> Iterator[Step]:
-    """`/usr`, where services mount folders of their own beside what is there, in `/usr/local` too."""
+    """`/usr`, in which services can add mounts, also in `/usr/local`."""
     for one in (*Path("/usr").iterdir(), *Path("/usr/local").iterdir()):
         if one.is_symlink():
             yield "link", os.readlink(one), str(one)
@@ -190,7 +189,7 @@ def _programs() -> Iterator[Step]:
 
 
 def _python(folder: Path) -> list[Step]:
-    """The interpreter of these tests, where it is not the system's own. Its packages are not the image's."""
+    """The tests' interpreter, unless it is the system's. Its packages are not part of the image."""
     prefix = Path(sys.base_prefix).resolve()
     if prefix.is_relative_to("/usr"):
         return []
@@ -200,7 +199,7 @@ def _python(folder: Path) -> list[Step]:
 
 
 def _packages() -> Iterator[Step]:
-    """Each by itself, and what links lead to, for nothing else of their folders is the image's."""
+    """Single files and the targets of links, because the rest of their folders is not part of the image."""
     for number, folder in enumerate(_package_folders()):
         for one in sorted(folder.iterdir()):
             yield "read", str(one.resolve()), f"{_PACKAGES}/{number}/{one.name}"
@@ -216,7 +215,7 @@ def _image() -> dict[str, str]:
 
 
 def variables() -> dict[str, str]:
-    """Those that all images bring, as they are inside."""
+    """Variables of all images, with paths inside the container."""
     found = _image()
     if folders := _package_folders():
         found["PYTHONPATH"] = ":".join(f"{_PACKAGES}/{number}" for number in range(len(folders)))
@@ -236,7 +235,7 @@ def _mark(folder: Path) -> str:
 
 
 def _marked(folder: Path) -> Iterator[int]:
-    """Its processes, and those around it, by their ids here."""
+    """Its processes and their parents, by their ids on this machine."""
     mark = f"{_MARK}={_mark(folder)}".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -246,7 +245,7 @@ def _marked(folder: Path) -> Iterator[int]:
 
 
 def _first(folder: Path) -> int | None:
-    """Process 1 by its id here; None where there is none, or not yet."""
+    """Id of process 1 on this machine; None: it does not run."""
     for pid in _marked(folder):
         with suppress(OSError):
             ids = [line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "NSpid" in line]

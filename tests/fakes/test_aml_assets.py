@@ -1,4 +1,4 @@
-"""The stand-in for Azure ML, over HTTP: addresses of uploads, assets, refusals and rights."""
+"""The fake of Azure ML, over HTTP: upload addresses, assets, refusals and rights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UPLOAD = {"pendingUploadType": "TemporaryBlobReference"}
 
 
 class Caller:
-    """Of a workspace, by its token."""
+    """A client of a workspace with a token."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -32,7 +32,7 @@ class Caller:
         return self.http.request(method, address, params={"api-version": "2025-12-01"}, json=body)
 
     def upload(self, name: str, version: str = "1") -> str:
-        """The address that was given for a code of one file."""
+        """Upload a code of one file; returns its address."""
         told = self.call("POST", f"codes/{name}/versions/{version}/startPendingUpload", UPLOAD).json()
         place = told["blobReferenceForConsumption"]
         container, _, signed = place["credential"]["sasUri"].partition("?")
@@ -54,7 +54,7 @@ def caller(tmp_path: Path) -> Iterator[Caller]:
         workspace.destroy_all()
 
 
-def test_every_upload_has_an_address_of_its_own(caller: Caller) -> None:
+def test_every_upload_has_its_own_address(caller: Caller) -> None:
     first, second = caller.upload("code"), caller.upload("code")
     assert first != second
     told = caller.call("POST", "codes/code/versions/1/startPendingUpload", UPLOAD).json()
@@ -83,7 +83,7 @@ def test_version_is_found_by_its_hash(caller: Caller) -> None:
     assert caller.http.get(f"{address}other").json()["value"] == []
 
 
-def test_signed_address_is_good_for_its_container_alone(caller: Caller) -> None:
+def test_signed_address_is_valid_only_for_its_container(caller: Caller) -> None:
     first, second = caller.upload("code"), caller.upload("code")
     signed = f"sig=sig-of-{first.rpartition('/')[2]}"
     there = [httpx.get(f"{uri}/run.sh?{signed}").status_code for uri in (first, second)]
@@ -101,7 +101,7 @@ def test_refusals_are_documents(caller: Caller) -> None:
     assert unversioned.json()["error"]["code"] == "MissingApiVersionParameter"
 
 
-def test_storage_refuses_in_its_own_words(caller: Caller) -> None:
+def test_storage_refuses_with_its_own_errors(caller: Caller) -> None:
     place = f"{caller.workspace.address}/azureml-blobstore"
     bad = httpx.get(f"{place}/a", headers={"Authorization": "Bearer other", "x-ms-version": "2024-11-04"})
     assert (bad.status_code, bad.headers["x-ms-error-code"]) == (401, "InvalidAuthenticationInfo")

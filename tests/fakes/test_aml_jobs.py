@@ -1,4 +1,4 @@
-"""The stand-in for Azure ML, over HTTP: jobs, their states and containers, outputs that are uploaded when closed."""
+"""The fake of Azure ML, over HTTP: jobs, states, containers, and outputs that are uploaded when closed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_lists_have_a_tag_and_pages(caller: Caller) -> None:
     assert names == ["j4", "j3", "j2", "j1"]
 
 
-def test_lost_answer_hides_a_job_that_was_taken(caller: Caller) -> None:
+def test_lost_answer_hides_an_accepted_job(caller: Caller) -> None:
     caller.workspace.faults.lost_puts = 1
     with pytest.raises(httpx.TransportError):
         caller.call("PUT", "jobs/j1", body("true"))
@@ -114,7 +114,7 @@ def test_lost_answer_hides_a_job_that_was_taken(caller: Caller) -> None:
 
 
 @needs_containers
-def test_job_goes_through_its_states_and_ends_by_its_code(caller: Caller) -> None:
+def test_job_passes_its_states_and_ends_by_exit_code(caller: Caller) -> None:
     caller.workspace.faults.hold = True
     caller.call("PUT", "jobs/j1", body("exit 3"))
     until(lambda: status(caller) == "Queued")
@@ -124,7 +124,7 @@ def test_job_goes_through_its_states_and_ends_by_its_code(caller: Caller) -> Non
 
 
 @needs_containers
-def test_container_has_its_code_and_nothing_of_the_manager(caller: Caller, tmp_path: Path) -> None:
+def test_container_has_its_code_and_no_manager_files(caller: Caller, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the manager")
     uri = caller.upload("code")
     caller.put_code("code", uri)
@@ -153,7 +153,7 @@ def test_file_is_uploaded_when_it_is_closed(caller: Caller) -> None:
 
 
 @needs_containers
-def test_cancelled_job_hears_a_signal(caller: Caller) -> None:
+def test_cancelled_job_gets_a_signal(caller: Caller) -> None:
     command = (
         "trap 'echo heard > ${{outputs.out}}/end; exit 0' TERM; touch ${{outputs.out}}/up; while :; do sleep 0.1; done"
     )
@@ -167,9 +167,7 @@ def test_cancelled_job_hears_a_signal(caller: Caller) -> None:
 
 @needs_containers
 @pytest.mark.parametrize(("identity", "ends"), [(None, "Failed"), ({"identityType": "UserIdentity"}, "Completed")])
-def test_identity_datastore_mounts_nothing_for_a_job_without_identity(
-    caller: Caller, identity: dict[str, str] | None, ends: str
-) -> None:
+def test_identity_datastore_needs_a_job_identity(caller: Caller, identity: dict[str, str] | None, ends: str) -> None:
     caller.workspace.auth_mode = "Identity"
     told = caller.call("GET", "").json()
     assert told["properties"]["systemDatastoresAuthMode"] == "Identity"
@@ -178,7 +176,7 @@ def test_identity_datastore_mounts_nothing_for_a_job_without_identity(
     assert (caller.workspace.blobs.folder / "place" / "ran").exists() == (ends == "Completed")
 
 
-# The mount by itself
+# The mount
 
 
 def test_old_version_stays_until_a_file_is_closed_again(tmp_path: Path) -> None:

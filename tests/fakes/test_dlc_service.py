@@ -1,4 +1,4 @@
-"""The stand-in for PAI-DLC, asked by the vendor's SDK: lists, refusals, networks, preemption, containers."""
+"""The fake of PAI-DLC, called by the vendor's SDK: lists, refusals, networks, preemption, containers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Account:
         return str(answer.body.job_id)
 
     def get(self, id: str) -> dict[str, Any]:
-        """As the schema has it."""
+        """A valid body by the schema."""
         told: dict[str, Any] = self.client.get_job(id, models.GetJobRequest()).body.to_map()
         assert not contracts.fault(SCHEMA, "GetJobResponseBody", told)
         return told
@@ -81,7 +81,7 @@ def account(service: DlcService) -> Iterator[Account]:
 
 
 def refused(call: Callable[[], Any]) -> tuple[int, str]:
-    """The status and the code with which it is refused."""
+    """Status and code of a refusal."""
     with pytest.raises(AlibabaCloudException) as raised:
         call()
     return int(raised.value.status_code), str(raised.value.code)
@@ -126,7 +126,7 @@ def test_flow_control_gives_the_wait(account: Account) -> None:
 # Lists
 
 
-def test_pages_begin_at_one_and_a_list_looks_back_seven_days(account: Account) -> None:
+def test_pages_start_at_one_and_lists_cover_seven_days(account: Account) -> None:
     account.service.faults.hold = True
     ids = [account.create(name=f"job-{number}") for number in range(12)]
     account.service.jobs.by_id[ids[0]].created_s -= 8 * 24 * 3600
@@ -136,7 +136,7 @@ def test_pages_begin_at_one_and_a_list_looks_back_seven_days(account: Account) -
     assert refused(lambda: account.list(PageNumber=0))[0] == 400
 
 
-def test_names_match_in_part_ids_and_tags_whole(account: Account) -> None:
+def test_names_match_partly_ids_and_tags_exactly(account: Account) -> None:
     account.service.faults.hold = True
     one = account.create(name="Job-one", Settings={"Tags": {"mine": "1"}})
     account.create(name="job-two", Settings={"Tags": {"mine": "2"}})
@@ -145,14 +145,14 @@ def test_names_match_in_part_ids_and_tags_whole(account: Account) -> None:
     assert [len(account.list(JobId=id)) for id in (one, one[:5])] == [1, 0]
 
 
-def test_list_is_late_and_an_answer_is_lost(account: Account) -> None:
+def test_list_is_delayed_and_an_answer_is_lost(account: Account) -> None:
     account.service.faults.list_lag_s, account.service.faults.lost_creations = 3600.0, 1
     with pytest.raises(Exception, match="RemoteDisconnected"):
         account.create()
     assert account.list() == [] and len(account.service.jobs.by_id) == 1
 
 
-# What a job says of itself
+# Fields of jobs
 
 
 def test_network_settings_are_returned(account: Account) -> None:
@@ -169,7 +169,7 @@ def test_network_settings_are_returned(account: Account) -> None:
 
 @needs_containers
 @pytest.mark.parametrize("restarts", [False, True])
-def test_preempted_job_says_so(account: Account, restarts: bool) -> None:
+def test_preempted_job_has_a_preemption_reason(account: Account, restarts: bool) -> None:
     id = account.create("exec sleep 1000")
     account.until(id, "Running")
     account.service.preempt(id, restarts=restarts)
@@ -190,7 +190,7 @@ def test_preempted_job_says_so(account: Account, restarts: bool) -> None:
 
 
 @needs_containers
-def test_container_has_its_data_source_and_nothing_of_the_manager(account: Account, tmp_path: Path) -> None:
+def test_container_has_its_data_source_and_no_manager_files(account: Account, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the manager")
     command = f'echo "$A" $$ > /root/data/told; ! cat {tmp_path}/secret; exit 0'
     assert account.until(account.create(command, Envs={"A": "b"}), "Succeeded", "Failed")["Status"] == "Succeeded"
@@ -207,7 +207,7 @@ def test_failed_job_returns_its_code_and_log(account: Account) -> None:
 
 
 @needs_containers
-def test_stop_is_a_signal_to_the_first_process_then_its_end(account: Account, tmp_path: Path) -> None:
+def test_stop_signals_the_first_process_then_kills_it(account: Account, tmp_path: Path) -> None:
     hearing = account.create(
         "trap 'touch /root/data/heard; exit 0' TERM; touch /root/data/up; while :; do sleep 0.1; done"
     )

@@ -1,4 +1,4 @@
-"""The fake DLWorkspace does what the service's sources say: each test is of one difference that adapters must bear."""
+"""The fake DLWorkspace follows the service's sources: each test shows one peculiarity that adapters must handle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMAIL, LOGIN = "alice@example.com", {"email": "alice@example.com", "password": "
 
 
 class Client:
-    """`storage`: of this machine, seen in pods at /mnt/team."""
+    """`storage`: a local folder that pods see at /mnt/team."""
 
     def __init__(self, fake: FakeProcess, storage: Path) -> None:
         self.fake, self.storage = fake, storage
@@ -84,7 +84,7 @@ def test_value_with_a_quotation_mark_breaks_the_template(client: Client) -> None
     assert client.shown() == "a\\b\tc\n"
 
 
-def test_process_1_is_the_bootstrap_and_the_command_a_login_shells(client: Client) -> None:
+def test_command_runs_in_a_login_shell_below_the_bootstrap(client: Client) -> None:
     command = "tr '\\0' ' ' < /proc/1/cmdline > /mnt/team/shown; echo $HOME $USER >> /mnt/team/shown; id -u > /dev/null"
     client.submit(command)
     assert client.ended() == "finished"
@@ -100,7 +100,7 @@ def test_killed_job_gets_no_signal(client: Client) -> None:
     assert not (client.storage / "shown").exists()
 
 
-def test_pod_sees_its_home_and_what_is_mounted_and_nothing_of_the_machine(client: Client) -> None:
+def test_pod_sees_only_its_home_and_mounts(client: Client) -> None:
     here = f"{client.storage} {Path(__file__)} {Path.home()}/.bashrc"
     command = f"touch /home/alice/x /job/x /data/x; for one in {here}; do ! test -e $one || echo $one; done"
     client.submit(f"({command}) > /mnt/team/shown 2>&1")
@@ -114,7 +114,7 @@ def test_exit_code_is_not_returned(client: Client) -> None:
     assert "66" not in client.call("GET", "/clusters/.default/jobs/one/status").text
 
 
-def test_submission_is_answered_with_200_as_text_whatever_comes_of_it(client: Client) -> None:
+def test_submission_is_always_answered_with_200_as_text(client: Client) -> None:
     client.fake.control("behaviour", hold=True)
     good = client.submit("true")
     assert (good.status_code, json.loads(good.text)) == (200, {"jobId": "one"})
@@ -126,7 +126,7 @@ def test_submission_is_answered_with_200_as_text_whatever_comes_of_it(client: Cl
     assert client.submit("true", jobId="four", team=None, vcName="").status_code == 400
 
 
-def test_teams_are_an_empty_list_where_the_service_behind_is_away(client: Client) -> None:
+def test_teams_are_empty_if_their_service_is_away(client: Client) -> None:
     assert [team["id"] for team in client.call("GET", "/teams").json()] == ["platform"]
     client.fake.control("behaviour", backend=True)
     hidden = client.call("GET", "/teams")
@@ -134,7 +134,7 @@ def test_teams_are_an_empty_list_where_the_service_behind_is_away(client: Client
     assert client.call("GET", "/v2/clusters/.default/teams/platform/jobs").status_code == 502
 
 
-def test_list_has_all_active_jobs_and_the_newest_others(client: Client) -> None:
+def test_list_has_active_jobs_and_the_newest_others(client: Client) -> None:
     client.fake.control("behaviour", pretended_s=0.01)
     for number in range(12):
         client.submit("true", jobId=f"over{number}")
@@ -145,7 +145,7 @@ def test_list_has_all_active_jobs_and_the_newest_others(client: Client) -> None:
     assert [job["jobId"] for job in jobs] == ["open", *(f"over{number}" for number in range(11, 1, -1))]
 
 
-def test_credentials_are_in_the_query_and_a_wrong_one_is_403(client: Client) -> None:
+def test_wrong_credentials_in_the_query_are_403(client: Client) -> None:
     for login in ({"password": "wrong"}, {"password": ""}, {"email": "bob@example.com"}):
         assert client.call("GET", "/teams", params=login).status_code == 403
     old = {"email": EMAIL, "token": "passw0rd"}
@@ -167,7 +167,7 @@ def kill(client: Client, *ids: str) -> Any:
     return json.loads(answer.json()["killing"])["result"] if answer.status_code == 200 else answer.status_code
 
 
-def test_failed_query_is_answered_as_if_there_were_nothing(client: Client) -> None:
+def test_failed_query_is_answered_like_an_empty_one(client: Client) -> None:
     client.fake.control("behaviour", pretended_s=60)
     client.submit("true")
     client.fake.control("behaviour", queries=["list", "status"])

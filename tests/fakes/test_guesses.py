@@ -1,4 +1,4 @@
-"""What a fake guesses stands in the README of the platform that was built against it, word for word."""
+"""The guesses of a fake are in its platform's README, word for word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.unit
 
 FAKES = Path(__file__).parent
 PLATFORMS = FAKES.parents[1] / "nni_manager" / "platforms"
-#: Platform → the text in which its fake says what it guesses.
+#: Platform → text with the guesses of its fake.
 HEADS = {
     "openpai": "openpai/__init__.py",
     "dlts": "dlts/__init__.py",
@@ -25,7 +25,7 @@ _BULLET = re.compile(r"^- (.*(?:\n  .*)*)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("platform", HEADS)
-def test_guesses_of_a_fake_stand_in_the_platforms_readme(platform: str) -> None:
+def test_guesses_of_a_fake_are_in_the_platform_readme(platform: str) -> None:
     head = FAKES / HEADS[platform]
     guesses = _bullets(re.split(r"(?m)^(?:## )?(?:Guesses|What it guesses)", head.read_text())[1])
     if head.parent.name == "kubernetes":
@@ -35,5 +35,5 @@ def test_guesses_of_a_fake_stand_in_the_platforms_readme(platform: str) -> None:
 
 
 def _bullets(text: str) -> set[str]:
-    """Those of one section, each on one line."""
+    """The items of one section, each on one line."""
     return {" ".join(found.split()) for found in _BULLET.findall(re.split(r"(?m)^## ", text.lstrip("\n"))[0])}

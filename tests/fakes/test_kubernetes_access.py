@@ -59,7 +59,7 @@ async def test_roles_grant_rights(world: TestCluster, tmp_path: Path) -> None:
     )
 
 
-async def test_watch_needs_a_right_of_its_own(world: TestCluster, tmp_path: Path) -> None:
+async def test_watch_needs_its_own_right(world: TestCluster, tmp_path: Path) -> None:
     await allow(world, "ann", ["list"], ["pods"])
     async with world.client(token_config(world, tmp_path, world.control.user("ann")["token"])) as api:
         answer = await client.CoreV1Api(api).list_namespaced_pod(NAMESPACE, watch=True, _preload_content=False)
@@ -118,7 +118,7 @@ async def test_exec_plugin_gives_the_token(world: TestCluster, tmp_path: Path) -
     assert review.status.user_info.username == "cid"
 
 
-async def test_anonymous_user_sees_the_version_alone(world: TestCluster, tmp_path: Path) -> None:
+async def test_anonymous_user_sees_only_the_version(world: TestCluster, tmp_path: Path) -> None:
     async with world.client(token_config(world, tmp_path, "wrong")) as api:
         assert await client.VersionApi(api).get_code()
         with pytest.raises(client.ApiException) as error:
@@ -126,7 +126,7 @@ async def test_anonymous_user_sees_the_version_alone(world: TestCluster, tmp_pat
     assert error.value.status == 401
 
 
-async def test_account_token_is_for_the_server_where_no_audience_is_named(world: TestCluster, tmp_path: Path) -> None:
+async def test_account_token_without_audience_is_for_the_server(world: TestCluster, tmp_path: Path) -> None:
     async with world.client() as api:
         core = client.CoreV1Api(api)
         await core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": "robot"}})

@@ -1,4 +1,4 @@
-"""The fake API server misbehaves when it is told to, and comes back as it was."""
+"""Faults of the fake API server on demand, and its unchanged state afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def named(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": {}}
 
 
-async def test_request_is_refused_as_often_as_said(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_request_is_refused_the_given_number_of_times(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.fault(method="GET", path="/pods", times=2, status=429, reason="TooManyRequests", retry_after=1)
     for _ in range(2):
         with pytest.raises(client.ApiException) as error:
@@ -125,7 +125,7 @@ async def test_outage_passes(world: TestCluster, core: client.CoreV1Api) -> None
     assert (await until(back)).metadata.name == "a"
 
 
-async def test_faults_are_asked_for_by_http_too(world: TestCluster) -> None:
+async def test_faults_can_be_requested_over_http(world: TestCluster) -> None:
     url = f"{world.fake.url}/_control"
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{url}/fault", json={"speed": 1}, ssl=False) as answer:
@@ -163,8 +163,8 @@ class Process:
         await self._process.wait()
 
 
-async def test_server_that_was_killed_is_the_same_again(tmp_path: Path) -> None:
-    """Its pods go on meanwhile, and how they ended is known."""
+async def test_killed_server_restarts_with_the_same_state(tmp_path: Path) -> None:
+    """Its pods continue, and their ends are known."""
     process = Process(tmp_path)
     await process.start()
     try:

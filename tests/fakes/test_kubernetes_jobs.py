@@ -1,4 +1,4 @@
-"""The fake's controllers: they do what the real ones were seen to do."""
+"""The fake's controllers behave like recorded real ones."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def adaptdl(name: str, script: str, **spec: Any) -> dict[str, Any]:
 
 
 def word(job: dict[str, Any]) -> str:
-    """Where a job of any kind stands."""
+    """The status of a job of any kind."""
     status = job.get("status") or {}
     true = [each["type"] for each in status.get("conditions") or [] if each["status"] == "True"]
     return str(status.get("state") or status.get("phase") or (true[-1] if true else ""))
 
 
 async def followed(api: client.ApiClient, kind: tuple[str, ...], job: dict[str, Any]) -> list[dict[str, Any]]:
-    """The job at each of its changes, from its creation to its end."""
+    """The job after each change, from its creation to its end."""
     custom, name = client.CustomObjectsApi(api), job["metadata"]["name"]
     version = (await custom.list_namespaced_custom_object(*kind))["metadata"]["resourceVersion"]
     await custom.create_namespaced_custom_object(*kind, job)
@@ -107,7 +107,7 @@ async def log_of(api: client.ApiClient, name: str) -> str:
 
 
 def steps(jobs: list[dict[str, Any]]) -> list[str]:
-    """Without repetition, and without the one step that a quick watch may miss."""
+    """Without repetitions, and without the one step that a fast watch may miss."""
     return [each for each, _ in groupby(word(job) for job in jobs) if each != "AttemptDeleting"]
 
 
@@ -138,7 +138,7 @@ async def test_job_takes_the_recorded_steps(
     api: client.ApiClient, plural: str, name: str, job: Callable[[], Any]
 ) -> None:
     if (reference := definitions.reference()) is None:
-        pytest.skip("the recorded events are not here")
+        pytest.skip("the recorded events are not available")
     lines = (reference / "k8s-events" / f"{plural}.jsonl").read_text().splitlines()
     recorded = [each for line in lines if (each := json.loads(line)["object"])["metadata"]["name"] == name]
     ours = await followed(api, KINDS[plural], job())
@@ -184,7 +184,7 @@ async def test_clean_pod_policy_is_followed(api: client.ApiClient) -> None:
         await until(settled)
 
 
-async def test_exit_codes_above_128_are_tried_again(api: client.ApiClient) -> None:
+async def test_exit_codes_above_128_are_retried(api: client.ApiClient) -> None:
     seen = await followed(api, TFJOBS, tfjob("a", {"backoffLimit": 1}, Worker=replicas("exit 130", policy="ExitCode")))
     assert "Restarting" in [word(each) for each in seen] and word(seen[-1]) == "Failed"
     assert "backoff limit" in seen[-1]["status"]["conditions"][-1]["message"]
@@ -247,7 +247,7 @@ async def test_framework_retries_as_configured(api: client.ApiClient) -> None:
     assert seen[-1]["status"]["attemptStatus"]["id"] == 2 and not await pod_names(api)
 
 
-async def test_barrier_waits_for_all_and_needs_its_rights(api: client.ApiClient) -> None:
+async def test_barrier_waits_for_all_tasks_and_needs_rights(api: client.ApiClient) -> None:
     mounts = [{"name": "b", "mountPath": "/mnt/frameworkbarrier"}]
     barrier = {"name": "frameworkbarrier", "image": "frameworkcontroller/frameworkbarrier", "volumeMounts": mounts}
     script = "FB_WORKER_PORT=4000; . /mnt/frameworkbarrier/injector.sh; [ -n $FB_WORKER_ADDRESSES ] && exit 42"
@@ -267,7 +267,7 @@ async def test_barrier_waits_for_all_and_needs_its_rights(api: client.ApiClient)
     assert _ended(seen[-1]["status"])["code"] == 42
 
 
-async def test_adaptdl_job_moves_and_starts_again(world: TestCluster, api: client.ApiClient) -> None:
+async def test_adaptdl_job_moves_and_restarts(world: TestCluster, api: client.ApiClient) -> None:
     custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_REPLICAS" = 2 ] || exec sleep 300; [ "$ADAPTDL_NUM_RESTARTS" = 1 ]'
     await custom.create_namespaced_custom_object(*ADAPTDLJOBS, adaptdl("a", script))
@@ -284,8 +284,8 @@ async def test_adaptdl_job_moves_and_starts_again(world: TestCluster, api: clien
     assert (await until(reached("Succeeded")))["status"]["group"] == 1
 
 
-async def test_exit_143_of_a_preemptible_job_is_no_failure(world: TestCluster, api: client.ApiClient) -> None:
-    """The pod stays as it is until the allocator gives the job something else."""
+async def test_exit_143_of_a_preemptible_job_is_not_a_failure(world: TestCluster, api: client.ApiClient) -> None:
+    """The pod is unchanged until the allocator changes the job's allocation."""
     custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_RESTARTS" = 1 ] || exit 143'
     await custom.create_namespaced_custom_object(*ADAPTDLJOBS, adaptdl("a", script))

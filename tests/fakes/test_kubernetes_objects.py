@@ -1,4 +1,4 @@
-"""The fake API server's objects, seen with the official client."""
+"""The fake API server's objects, through the official client."""
 
 from __future__ import annotations
 
@@ -112,9 +112,7 @@ async def test_names_of_frameworks_are_short_and_plain(custom: client.CustomObje
     assert error.value.status == 422 and "metadata.name" in message(error)
 
 
-async def test_status_changes_through_its_subresource_alone(
-    world: TestCluster, custom: client.CustomObjectsApi
-) -> None:
+async def test_status_changes_only_through_its_subresource(world: TestCluster, custom: client.CustomObjectsApi) -> None:
     world.needs_fake("an operator writes the status, too")
     given = {**tfjob("a"), "status": {"conditions": [], "replicaStatuses": {}}}
     made = await custom.create_namespaced_custom_object(*KUBEFLOW, given)
@@ -175,7 +173,7 @@ async def test_every_kind_of_patch_is_applied(core: client.CoreV1Api) -> None:
     assert made.data == {"z": "1"}
 
 
-async def test_lists_take_labels_and_pages(core: client.CoreV1Api) -> None:
+async def test_lists_filter_by_label_and_have_pages(core: client.CoreV1Api) -> None:
     for number in range(7):
         await core.create_namespaced_config_map(NAMESPACE, config_map(f"c{number}", odd=str(number % 2)))
     odd = await core.list_namespaced_config_map(NAMESPACE, label_selector="odd=1")
@@ -203,7 +201,7 @@ async def test_continued_list_may_be_too_old(world: TestCluster, core: client.Co
     assert error.value.status == 410 and json.loads(error.value.body)["reason"] == "Expired"
 
 
-async def test_watch_reports_objects_that_begin_and_cease_to_match(core: client.CoreV1Api) -> None:
+async def test_watch_reports_objects_that_start_or_stop_matching(core: client.CoreV1Api) -> None:
     listed = await core.list_namespaced_config_map(NAMESPACE)
     await core.create_namespaced_config_map(NAMESPACE, config_map("a", mine="yes"))
     await core.create_namespaced_config_map(NAMESPACE, config_map("b", mine="no"))
@@ -224,7 +222,7 @@ async def test_watch_reports_objects_that_begin_and_cease_to_match(core: client.
     assert told == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_watch_from_a_forgotten_version_is_told_410(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_watch_from_a_forgotten_version_gets_410(world: TestCluster, core: client.CoreV1Api) -> None:
     listed = await core.list_namespaced_config_map(NAMESPACE)
     await core.create_namespaced_config_map(NAMESPACE, config_map("a"))
     world.control.compact()
@@ -237,9 +235,9 @@ async def test_watch_from_a_forgotten_version_is_told_410(world: TestCluster, co
     assert error.value.status == 410
 
 
-async def test_bookmarks_tell_how_far_a_watch_is(tmp_path: Path) -> None:
+async def test_bookmarks_report_the_position_of_a_watch(tmp_path: Path) -> None:
     async with cluster(tmp_path, controllers=False, bookmark_every=0.1) as world, world.client() as api:
-        world.needs_fake("a real server tells when it likes, about once a minute")
+        world.needs_fake("a real server sends bookmarks about once a minute")
         core = client.CoreV1Api(api)
         listed = await core.list_namespaced_config_map(NAMESPACE)
         await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "other"}})
@@ -315,7 +313,7 @@ async def test_recreated_object_of_the_same_name_is_kept(core: client.CoreV1Api)
     assert (await core.read_namespaced_config_map("a", NAMESPACE)).data
 
 
-async def test_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom: client.CustomObjectsApi) -> None:
+async def test_namespace_is_deleted_with_its_contents(core: client.CoreV1Api, custom: client.CustomObjectsApi) -> None:
     team = f"{NAMESPACE}-team"
     await core.create_namespace({"metadata": {"name": team}})
 
@@ -346,7 +344,7 @@ async def test_dry_run_changes_nothing(core: client.CoreV1Api) -> None:
     assert error.value.status == 404
 
 
-async def test_discovery_tells_what_is_served(api: client.ApiClient) -> None:
+async def test_discovery_lists_served_kinds(api: client.ApiClient) -> None:
     groups = await client.ApisApi(api).get_api_versions()
     assert {"kubeflow.org", "frameworkcontroller.microsoft.com", "adaptdl.petuum.com"} <= {
         g.name for g in groups.groups

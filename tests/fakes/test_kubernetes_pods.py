@@ -1,4 +1,4 @@
-"""Pods on the fake's nodes: their commands really run."""
+"""Pods on the fake's nodes, whose commands really run."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_init_containers_run_before(core: client.CoreV1Api) -> None:
     assert found.status.phase == "Failed" and found.status.init_container_statuses[0].state.terminated.exit_code == 9
 
 
-async def test_failed_container_starts_again(core: client.CoreV1Api) -> None:
+async def test_failed_container_restarts(core: client.CoreV1Api) -> None:
     script = "[ -e again ] || { touch again; echo first; exit 2; }; echo second"
     await core.create_namespaced_pod(NAMESPACE, pod("a", script, restartPolicy="OnFailure"))
     found = await ended(core, "a")
@@ -164,7 +164,7 @@ async def test_failed_container_starts_again(core: client.CoreV1Api) -> None:
     assert await log_of(core, "a") == "second\n" and await log_of(core, "a", previous=True) == "first\n"
 
 
-async def test_end_is_asked_for_and_then_forced(core: client.CoreV1Api) -> None:
+async def test_pod_gets_sigterm_then_sigkill(core: client.CoreV1Api) -> None:
     kind, deaf = "trap 'echo bye; exit 0' TERM", "trap '' TERM; setsid sleep 3021 & :"
     loop = "; echo up; while :; do sleep 0.05; done"
     await core.create_namespaced_pod(NAMESPACE, pod("kind", kind + loop))
@@ -223,7 +223,7 @@ async def test_commands_run_in_a_container(world: TestCluster, core: client.Core
         opened = await exec_("a", NAMESPACE, command=["sh", "-c", "read x; echo got $x; exit 7"], **options)
         socket = await opened if isawaitable(opened) else opened  # by the client's release
         await socket.send_bytes(b"\0words\n")
-        frames = [message.data async for message in socket]  # the other side closes it
+        frames = [message.data async for message in socket]  # the server closes it
         await socket.close()
     assert b"\1got words\n" in frames
     (cause,) = json.loads(next(frame[1:] for frame in frames if frame[:1] == b"\3"))["details"]["causes"]
@@ -278,7 +278,7 @@ async def test_node_capacity_limits_pods(core: client.CoreV1Api) -> None:
     assert (await ended(core, "b")).status.phase == "Succeeded"
 
 
-async def test_pods_end_by_the_cluster(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_cluster_ends_pods(world: TestCluster, core: client.CoreV1Api) -> None:
     for name in ("evicted", "killed", "wiped", "preempted"):
         await core.create_namespaced_pod(NAMESPACE, pod(name, "sleep 300"))
         await running(core, name)
@@ -344,7 +344,7 @@ async def test_pod_sees_no_files_or_packages_of_the_manager(
     assert told == [f"{tmp_path}:", "cluster", "shared", f"{tmp_path}/shared:", "file"]
 
 
-async def test_pretended_pod_runs_no_command(world: TestCluster, core: client.CoreV1Api) -> None:
+async def test_simulated_pod_runs_no_command(world: TestCluster, core: client.CoreV1Api) -> None:
     world.control.pretend("pretended=yes", seconds=0.05, exit_code=4, log="as if\n")
     given = pod("a", "echo really")
     given["metadata"]["labels"] = {"pretended": "yes"}
@@ -402,7 +402,7 @@ async def test_invalid_pod_is_refused(core: client.CoreV1Api, change: Any, told:
     assert error.value.status == 422 and told in error.value.body
 
 
-async def test_quota_holds_for_all_pods_together(core: client.CoreV1Api) -> None:
+async def test_quota_applies_to_all_pods_together(core: client.CoreV1Api) -> None:
     quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "3"}}}
     await core.create_namespaced_resource_quota(NAMESPACE, quota)
     given = pod("a", "sleep 300")

@@ -1,4 +1,4 @@
-"""The fake OpenPAI does what the service's sources say: each test is of one difference that adapters must bear."""
+"""The fake OpenPAI follows the service's sources: each test shows one peculiarity that adapters must handle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def client(fake: FakeProcess, tmp_path: Path) -> Client:
     return of_a_new_cluster(fake, tmp_path / "storage")
 
 
-# What runs
+# Commands
 
 
 def test_commands_are_lines_of_a_script(client: Client) -> None:
@@ -52,7 +52,7 @@ def test_unset_variable_ends_the_script(client: Client) -> None:
     assert not (client.storage / "shown").exists()
 
 
-def test_process_1_is_the_runtime_and_a_stop_reaches_nothing_below_it(client: Client) -> None:
+def test_stop_signals_only_the_runtime_as_process_1(client: Client) -> None:
     client.fake.control("behaviour", grace_s=1)
     loop = "touch /mnt/nfs/ready; while :; do sleep 0.05; date +%s%N > /mnt/nfs/alive; done"
     client.submit("tr '\\0' ' ' < /proc/1/cmdline > /mnt/nfs/shown", f"trap 'echo > /mnt/nfs/heard' TERM; {loop}")
@@ -64,7 +64,7 @@ def test_process_1_is_the_runtime_and_a_stop_reaches_nothing_below_it(client: Cl
     assert not (client.storage / "heard").exists() and (client.storage / "alive").exists()
 
 
-def test_job_that_leaves_by_itself_needs_no_grace(client: Client) -> None:
+def test_job_that_exits_needs_no_grace_period(client: Client) -> None:
     client.submit("touch /mnt/nfs/ready", "while [ ! -e /mnt/nfs/go ]; do sleep 0.05; done")
     until((client.storage / "ready").exists)
     client.call("PUT", "/jobs/alice~one/executionType", json={"value": "STOP"})
@@ -72,14 +72,14 @@ def test_job_that_leaves_by_itself_needs_no_grace(client: Client) -> None:
     assert client.ended()["state"] == "STOPPED"
 
 
-def test_task_sees_its_storage_and_nothing_of_the_machine(client: Client) -> None:
+def test_task_sees_its_storage_and_no_machine_files(client: Client) -> None:
     here = f"{client.storage} {Path(__file__)} {Path.home()}/.bashrc"
     client.submit(f"for one in {here}; do ! test -e $one || echo $one; done > /mnt/nfs/shown")
     assert client.ended()["state"] == "SUCCEEDED"
     assert client.shown() == ""
 
 
-def test_storage_that_is_not_shared_is_a_folder_of_the_user(client: Client) -> None:
+def test_unshared_storage_is_a_folder_per_user(client: Client) -> None:
     client.submit("echo mine > /there/file", extras={"storages": [{"name": "private", "mountPath": "/there"}]})
     assert client.ended()["state"] == "SUCCEEDED"
     assert (client.storage / "alice" / "file").read_text() == "mine\n"
@@ -89,7 +89,7 @@ def test_storage_that_is_not_shared_is_a_folder_of_the_user(client: Client) -> N
 
 
 @pytest.mark.parametrize("code", [1, 64, 65, 66, 75, 77, 79, 220])
-def test_code_without_a_pattern_is_255_and_the_users_own_stands_beside_it(client: Client, code: int) -> None:
+def test_unmatched_code_is_255_with_the_users_code(client: Client, code: int) -> None:
     client.submit(f"exit {code}")
     status = client.ended()
     assert (status["state"], status["appExitCode"], status["appExitSpec"]["phrase"]) == (
@@ -103,7 +103,7 @@ def test_code_without_a_pattern_is_255_and_the_users_own_stands_beside_it(client
 
 
 @pytest.mark.parametrize("code", [130, 131, 137, 143])
-def test_transient_code_is_started_again_though_no_retry_is_wanted(client: Client, code: int) -> None:
+def test_transient_code_restarts_even_without_retries(client: Client, code: int) -> None:
     client.submit("echo x >> /mnt/nfs/shown", f"[ $(wc -l < /mnt/nfs/shown) -gt 2 ] || exit {code}", jobRetryCount=0)
     status = client.ended()
     assert (status["state"], status["retries"], status["retryDetails"]["platform"]) == ("SUCCEEDED", 2, 2)
@@ -111,14 +111,12 @@ def test_transient_code_is_started_again_though_no_retry_is_wanted(client: Clien
 
 
 @pytest.mark.parametrize(("code", "retries"), [(139, 1), (134, 1), (3, 1), (136, 0), (141, 0)])
-def test_other_codes_are_retried_as_often_as_the_job_says_unless_they_are_permanent(
-    client: Client, code: int, retries: int
-) -> None:
+def test_other_codes_are_retried_unless_permanent(client: Client, code: int, retries: int) -> None:
     client.submit(f"exit {code}", jobRetryCount=1)
     assert client.ended()["retryDetails"]["user"] == retries
 
 
-def test_no_job_can_turn_the_retries_off(client: Client) -> None:
+def test_job_cannot_turn_retries_off(client: Client) -> None:
     assert client.submit("true", jobRetryCount=-2).status_code == 400
 
 
@@ -139,7 +137,7 @@ def test_printed_output_decides_the_code_of_a_failure(client: Client, printed: s
     assert "matchedUserLogString" in status["appExitMessages"]["runtime"]
 
 
-def test_platforms_own_codes_have_no_word_of_the_runtime(client: Client) -> None:
+def test_platform_codes_have_no_runtime_message(client: Client) -> None:
     client.submit("sleep 1000")
     until(lambda: client.status()["state"] == "RUNNING")
     client.fake.control("end", user="alice", name="one", code=-1200)
@@ -191,13 +189,13 @@ def test_bad_submissions_are_refused(client: Client, fields: dict[str, Any], sta
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-def test_name_is_taken_once_and_for_all(client: Client) -> None:
+def test_name_cannot_be_reused(client: Client) -> None:
     assert client.submit("true").status_code == 202
     client.ended()
     assert (client.submit("true").status_code, client.submit("true").json()["code"]) == (409, "ConflictJobError")
 
 
-def test_secrets_reach_the_command_and_are_masked_by_a_search_in_the_text(client: Client) -> None:
+def test_secrets_reach_the_command_and_are_masked_in_texts(client: Client) -> None:
     client.submit("echo '<% $secrets.word %>' > /mnt/nfs/shown", secrets={"word": "hidden+/== & it's"})
     client.ended()
     assert client.shown() == "hidden+/== &amp; it&#x27;s\n"
@@ -205,7 +203,7 @@ def test_secrets_reach_the_command_and_are_masked_by_a_search_in_the_text(client
     assert (config.headers["content-type"].split(";")[0], config.json()["secrets"]) == ("text/yaml", "******")
 
 
-def test_others_may_look_but_not_stop(client: Client) -> None:
+def test_other_users_may_read_but_not_stop(client: Client) -> None:
     client.fake.control("behaviour", hold=True)
     client.submit("true")
     assert client.call("GET", "/jobs/alice~one", token="b0b").status_code == 200
@@ -213,7 +211,7 @@ def test_others_may_look_but_not_stop(client: Client) -> None:
     assert answer.status_code == 403
 
 
-def test_list_is_of_all_users_newest_first_and_filtered(client: Client) -> None:
+def test_list_has_all_users_newest_first_and_filters(client: Client) -> None:
     client.fake.control("behaviour", hold=True)
     for name in ("a1", "a2", "b1"):
         client.submit("true", name=name)
@@ -225,7 +223,7 @@ def test_list_is_of_all_users_newest_first_and_filtered(client: Client) -> None:
     assert client.call("GET", "/jobs", params={"username": "bob"}).json() == []
 
 
-def test_call_too_many_is_429_until_the_window_is_over(client: Client) -> None:
+def test_excess_calls_get_429_until_the_window_ends(client: Client) -> None:
     client.fake.control("users", users={"alice": {"tokens": ["t0ken"]}}, limits={"list": [1, 60]})
     answers = [client.call("GET", "/jobs") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]

@@ -1,4 +1,4 @@
-"""What containers of the fake OpenPAI mount by themselves, and what they are told that cannot."""
+"""Mounts by containers of the fake OpenPAI themselves, and their errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOUNT = "mount -t nfs files.example.test:/data /mnt/own"
 
 @pytest.fixture
 def network(client: Client, tmp_path: Path) -> Path:
-    """The folder of files.example.test:/data, which has one file, and of the container `models` of `shop`."""
+    """The folder, with one file, behind files.example.test:/data and the container `models` of `shop`."""
     export = tmp_path / "export"
     (export / "team").mkdir(parents=True)
     (export / "greeting").write_text("hello\n")
@@ -47,7 +47,7 @@ def network(client: Client, tmp_path: Path) -> Path:
 
 
 def _said(client: Client, *commands: str, name: str = "one") -> list[str]:
-    """By commands of which the last may fail: its code, and what it said to both outputs."""
+    """Run commands; returns exit code and output of the last, which may fail."""
     *first, last = commands
     words = f"{{ {last}; }} > /mnt/nfs/said 2>&1 && c=0 || c=$?"
     client.submit("mkdir /mnt/own", *first, words, "echo $c > /mnt/nfs/shown", name=name)
@@ -62,7 +62,7 @@ def test_container_mounts_an_export_as_root(client: Client, network: Path, kind:
     assert (network / "new").read_text() == "mine\n"
 
 
-def test_mount_of_a_container_is_seen_there_alone_and_is_gone_with_it(client: Client, network: Path) -> None:
+def test_mount_is_visible_only_in_its_container(client: Client, network: Path) -> None:
     wait = "until [ -e /mnt/nfs/go ]; do sleep 0.05; done"
     client.submit("mkdir -p /tmp/own", _MOUNT.replace("/mnt", "/tmp"), "touch /mnt/nfs/ready", wait, name="first")
     until((client.storage / "ready").exists)
@@ -96,14 +96,14 @@ def test_unmounted_folder_is_empty_again(client: Client, network: Path) -> None:
         ("files.example.test:/data", "/mnt/no", "1", "mount point /mnt/no does not exist"),
     ],
 )
-def test_mount_of_what_is_not_there_fails(
+def test_mount_of_a_missing_export_fails(
     client: Client, network: Path, source: str, point: str, code: str, words: str
 ) -> None:
     assert _said(client, f"mount -t nfs {source} {point}") == [code, f"mount.nfs: {words}"]
 
 
 @pytest.mark.parametrize("kind", ["-t nfs", "-t nfs4", ""])
-def test_image_without_the_client_of_nfs(client: Client, network: Path, kind: str) -> None:
+def test_image_without_nfs_client_cannot_mount(client: Client, network: Path, kind: str) -> None:
     client.fake.control("behaviour", image_packages=[])
     assert _said(client, f"command -v mount.nfs || mount {kind} files.example.test:/data /mnt/own") == [
         "32",
@@ -112,7 +112,7 @@ def test_image_without_the_client_of_nfs(client: Client, network: Path, kind: st
     ]
 
 
-def test_job_installs_the_client_of_nfs_as_the_services_example_does(client: Client, network: Path) -> None:
+def test_job_installs_the_nfs_client_like_the_example(client: Client, network: Path) -> None:
     client.fake.control("behaviour", image_packages=[])
     install = "apt-get install --assume-yes nfs-common"
     mount = "mount -t nfs4 files.example.test:/data /mnt/own"
@@ -127,26 +127,26 @@ def test_job_installs_the_client_of_nfs_as_the_services_example_does(client: Cli
         ("apt-get update", "apt-get install nfs-common", "1", "Do you want to continue? [Y/n] Abort."),
     ],
 )
-def test_package_that_cannot_be_installed(
+def test_uninstallable_package_fails(
     client: Client, network: Path, before: str, install: str, code: str, words: str
 ) -> None:
     assert _said(client, before, install) == [code, words]
 
 
-def test_servers_of_packages_that_cannot_be_reached(client: Client, network: Path) -> None:
+def test_unreachable_package_servers_fail(client: Client, network: Path) -> None:
     client.fake.control("behaviour", image_packages=[], may_install=False)
     install = "apt-get install -qy nfs-common"
     assert _said(client, "apt-get update", install) == ["100", "E: Unable to locate package nfs-common"]
 
 
-def test_cluster_that_gives_no_right_to_mount(client: Client, network: Path) -> None:
+def test_cluster_without_mount_right_refuses(client: Client, network: Path) -> None:
     client.fake.control("behaviour", may_mount=False)
     assert _said(client, _MOUNT) == ["32", "mount.nfs: Operation not permitted"]
     code, words, *_ = _said(client, "mount --bind /usr /mnt/own", name="two")
     assert (code, "permission denied" in words) == ("32", True)
 
 
-def test_server_that_refuses_this_client(client: Client, network: Path) -> None:
+def test_server_that_refuses_the_client_fails_the_mount(client: Client, network: Path) -> None:
     client.fake.control("behaviour", mount_fault="denied")
     assert _said(client, _MOUNT)[1] == "mount.nfs: access denied by server while mounting files.example.test:/data"
 
@@ -161,7 +161,7 @@ def test_mount_hangs_until_the_server_answers(client: Client, network: Path) -> 
     assert client.ended()["state"] == "SUCCEEDED" and client.shown() == "hello\n"
 
 
-def test_mount_that_hangs_ends_with_its_job(client: Client, network: Path) -> None:
+def test_hanging_mount_ends_with_its_job(client: Client, network: Path) -> None:
     client.fake.control("behaviour", mount_fault="hang", grace_s=0)
     client.submit("mkdir /mnt/own", "touch /mnt/nfs/ready", _MOUNT)
     until((client.storage / "ready").exists)
@@ -169,7 +169,7 @@ def test_mount_that_hangs_ends_with_its_job(client: Client, network: Path) -> No
     assert client.ended()["state"] == "STOPPED"
 
 
-def test_rights_are_those_that_the_server_asks_for(client: Client) -> None:
+def test_rights_are_those_that_the_server_requires(client: Client) -> None:
     client.submit("grep CapEff /proc/self/status > /mnt/nfs/shown", "ls -d /dev/fuse >> /mnt/nfs/shown || true")
     client.ended()
     effective, *fuse = client.shown().splitlines()
@@ -205,7 +205,7 @@ def test_container_mounts_blobs(client: Client, network: Path, config: str) -> N
         ({"image_packages": ["nfs-common"]}, "shop", "127", "blobfuse2: command not found"),
     ],
 )
-def test_blobs_that_cannot_be_mounted(
+def test_unmountable_blobs_fail(
     client: Client, network: Path, behaviour: dict[str, Any], word: str, code: str, words: str
 ) -> None:
     client.fake.control("behaviour", **(behaviour or {"mount_fault": ""}))
@@ -214,7 +214,7 @@ def test_blobs_that_cannot_be_mounted(
     assert said[0] == code and said[1].endswith(words)
 
 
-def test_storage_of_the_cluster_says_its_server_and_can_be_mounted_by_it(client: Client, network: Path) -> None:
+def test_storage_names_its_server_and_can_be_mounted(client: Client, network: Path) -> None:
     nfs = {"folder": str(network), "server": "nas.example.test", "path": "/pai"}
     storages = {"nfs": str(client.storage), "own": nfs}
     client.fake.control("users", users={"alice": {"tokens": ["t0ken"]}}, storages=storages)

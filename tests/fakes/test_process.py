@@ -1,4 +1,4 @@
-"""Fakes as processes of their own."""
+"""Fakes as separate processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container sees what the service shows it, its command is process 1, and it outlives its maker."""
+"""A container sees only what the service mounts, its command is process 1, and it outlives its creator."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ended(folder: Path) -> int:
     return code
 
 
-def test_sandbox_holds_mounted_folders_alone(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_sandbox_contains_only_mounted_folders(begin: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "storage" / "team").mkdir(parents=True)
     (tmp_path / "inner").mkdir()
     mounts = [Mount(tmp_path / "storage", Path("/mnt/nfs")), Mount(tmp_path / "inner", Path("/mnt/nfs/team"))]
@@ -65,8 +65,8 @@ def test_sandbox_holds_mounted_folders_alone(begin: Callable[..., Path], tmp_pat
     assert "work" not in (folder / "stdout").read_text().split()
 
 
-def test_container_that_is_started_again_runs_its_command_once(begin: Callable[..., Path], tmp_path: Path) -> None:
-    """A service that was killed between a start and its note of it starts the container again."""
+def test_restarted_container_runs_its_command_once(begin: Callable[..., Path], tmp_path: Path) -> None:
+    """A service that was killed between a start and its note starts the container again."""
     script = "echo x >>/mnt/seen/runs; while [ ! -e /mnt/seen/go ]; do sleep 0.02; done; exit 3"
     mounts = [Mount(tmp_path, Path("/mnt/seen"))]
     folder = begin("/bin/bash", "-c", script, mounts=mounts)
@@ -77,14 +77,14 @@ def test_container_that_is_started_again_runs_its_command_once(begin: Callable[.
     assert sandbox.exit_code(folder) == 3 and (tmp_path / "runs").read_text() == "x\n"
 
 
-def test_start_that_was_cut_short_is_begun_anew(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_interrupted_start_is_repeated(begin: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "container-0" / "left").mkdir(parents=True)
     folder = begin("/bin/bash", "-c", "exit 4")
     assert ended(folder) == 4 and not (folder / "left").exists()
 
 
 def test_folder_of_a_destroyed_container_is_free_at_once(begin: Callable[..., Path], tmp_path: Path) -> None:
-    """A service that is set back begins jobs of the same names: what ends there still is not what was asked for."""
+    """A reset service starts jobs with the same names, so leftovers must not be mistaken for the new job."""
     many = "for i in {1..40}; do sleep 60 & done; echo >/mnt/seen/ready; wait"
     for number in range(10):
         (tmp_path / f"{number}").mkdir()
@@ -96,7 +96,7 @@ def test_folder_of_a_destroyed_container_is_free_at_once(begin: Callable[..., Pa
         assert ended(folder) == 4
 
 
-def test_python_has_the_packages_of_the_image_alone(
+def test_python_has_only_the_packages_of_the_image(
     begin: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -113,7 +113,7 @@ def test_python_has_the_packages_of_the_image_alone(
     assert (folder / "stdout").read_text() == "ours blue o None None\n"
 
 
-def test_command_is_process_1_and_a_shell_passes_no_signal_on(begin: Callable[..., Path], tmp_path: Path) -> None:
+def test_command_is_process_1_and_shells_forward_no_signal(begin: Callable[..., Path], tmp_path: Path) -> None:
     mounts = [Mount(tmp_path, Path("/mnt/seen"))]
     script = (
         "echo $$ >/mnt/seen/first; (trap 'echo >/mnt/seen/heard' TERM; touch /mnt/seen/ready;"
@@ -150,7 +150,7 @@ def test_kill_ends_with_137_and_destroy_leaves_no_exit_code(begin: Callable[...,
 
 
 def test_command_can_enter(begin: Callable[..., Path], tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # first: what is inside reads it at once
+    os.mkfifo(tmp_path / "pipe")  # before the start, because the command reads it at once
     folder = begin(
         "/bin/bash",
         "-c",
@@ -175,7 +175,7 @@ def test_file_placed_by_the_service_can_be_run(begin: Callable[..., Path]) -> No
     assert ended(folder) == 5, (folder / "stderr").read_text()
 
 
-def test_container_has_the_rights_that_it_is_given(begin: Callable[..., Path], maker: Maker) -> None:
+def test_container_has_the_given_rights(begin: Callable[..., Path], maker: Maker) -> None:
     mount = ("/bin/sh", "-c", "mkdir /mnt/own && mount --bind /usr /mnt/own && test -d /mnt/own/bin && exit 3")
     without, given = begin(*mount, capabilities=["chown"]), begin(*mount, capabilities=["chown", "sys_admin"])
     assert ended(without) != 3 and "permission denied" in (without / "stderr").read_text()
@@ -183,7 +183,7 @@ def test_container_has_the_rights_that_it_is_given(begin: Callable[..., Path], m
     assert (ended(given) == 3) == may_give, (given / "stderr").read_text()
 
 
-def test_file_that_is_there_may_be_covered_and_a_device_shown(begin: Callable[..., Path]) -> None:
+def test_file_can_be_covered_and_device_shown(begin: Callable[..., Path]) -> None:
     files = {"/usr/bin/mount": "#!/bin/sh\nexit 6\n"}
     folder = begin(
         "/bin/sh", "-c", "echo > /dev/zzz && mount", files=files, steps=[("device", "/dev/null", "/dev/zzz")]

@@ -1,4 +1,4 @@
-"""What fakes that are web applications share: how they are served, how time passes, how an answer gets lost."""
+"""Common part of fakes that are web applications: serving, passing time, lost answers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _TICK_S = 0.05
 
 
 class BrokenOff(Response):
-    """The connection breaks: an answer begins, and never comes."""
+    """A response whose connection breaks after its start."""
 
     status_code = 0
 
     def __init__(self) -> None:
-        """Nothing is made of it."""
+        """No body."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
 
 
 class Cluster(Protocol):
-    """Something that changes by itself, while it is busy."""
+    """A simulation that changes over time while it is busy."""
 
     @property
     def is_busy(self) -> bool: ...
@@ -40,7 +40,7 @@ class Cluster(Protocol):
 
 
 class Faults:
-    """Faults that every service has. `outage`: a status, or "drop". `lose_answers`: of how many submissions."""
+    """Faults of every service. `outage`: a status, or "drop". `lose_answers`: number of submissions without answer."""
 
     def __init__(self) -> None:
         self.outage: int | str = ""
@@ -50,7 +50,7 @@ class Faults:
 
 
 class FakeService:
-    """A service in front of a cluster: its state, and the faults that all such services have."""
+    """A service in front of a cluster: its state and common faults."""
 
     cluster: Any
     faults: Any
@@ -63,7 +63,7 @@ class FakeService:
         self.cluster.advance()
 
     def behave(self, **changes: Any) -> None:
-        """From now on: fields of `faults`, or else of the cluster."""
+        """Set fields of `faults`, or else of the cluster."""
         for name, value in changes.items():
             target = self.faults if hasattr(self.faults, name) else self.cluster
             assert hasattr(target, name), name
@@ -79,7 +79,7 @@ class FakeService:
         return PlainTextResponse("gateway", int(self.faults.outage)) if self.faults.outage else None
 
     def lost_or(self, answer: Response) -> Response:
-        """The answer of a submission that was taken, or a broken connection in its place."""
+        """The answer to an accepted submission, or a broken connection instead."""
         if not self.faults.lose_answers:
             return answer
         self.faults.lose_answers -= 1
@@ -87,7 +87,7 @@ class FakeService:
 
 
 def passing_time(cluster: Cluster) -> Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]:
-    """An application's lifespan: advances a busy cluster every 50 ms, without a request, too."""
+    """An application's lifespan: advances a busy cluster every 50 ms, also without requests."""
 
     async def tick() -> None:
         while True:
@@ -106,16 +106,16 @@ def passing_time(cluster: Cluster) -> Callable[[Starlette], contextlib.AbstractA
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """Of the arguments that all have. `name`: of the fake's package."""
+    """Parser with the common arguments. `name`: of the fake's package."""
     parser = argparse.ArgumentParser(prog=f"python -m tests.fakes.{name}", description=description)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--folder", type=Path, required=True, help="what outlives a restart")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of its state")
     return parser
 
 
 def serve(app: Starlette, host: str, port: int) -> None:
-    """Until it is ended; its address is its first line."""
+    """Serve until interrupted; the first line of output is the address."""
     listening = socket.create_server((host, port))
     print(f"http://{host}:{listening.getsockname()[1]}", flush=True)
     config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=1)

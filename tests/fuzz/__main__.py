@@ -1,6 +1,6 @@
-"""Shoots at a daemon of its own and says what it found: ``python -m tests.fuzz --calls 10000``.
+"""Send generated calls to a new daemon and print the findings: ``python -m tests.fuzz --calls 10000``.
 
-Exit code 0 when nothing was found, 1 otherwise. `--calls` is for each group of routes; it ends by itself.
+Exit code 0 without findings, else 1. `--calls` is the number per group of routes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls made up from the API's own description, good ones and bad ones, with ids that exist and ids that do not."""
+"""Calls generated from the API's description: valid and invalid, with existing and unknown ids."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from schemathesis.specs.openapi import checks
 from tests.fuzz.report import LONGEST_S, Report
 from tests.fuzz.target import Target, on_any_port
 
-#: It ends the daemon.
+#: Ends the daemon, so it is not called.
 _LEFT_OUT = ("stopDaemon",)
-#: Answers that do not end.
+#: Endless answers.
 _STREAMS = ("followExperiments", "followExperiment", "followTrials", "followMetrics")
-#: Of a parameter, beside the rules for it.
+#: Values for parameters, in addition to their rules.
 _SAID = ("title", "description", "examples")
-#: How many of the calls are about something that exists.
+#: Share of calls about existing objects.
 _AIMED = 0.8
-#: Calls between two looks at what there is.
+#: Number of calls between two refreshes of the existing objects.
 _RENEW = 100
 _CONFORMANCE = [
     checks.status_code_conformance,
@@ -43,7 +43,7 @@ schemathesis.serializer.alias("application/gzip", "application/octet-stream")  #
 
 
 def groups(target: Target) -> dict[str, list[APIOperation]]:
-    """Operations by the first tag; whatever is asked for without one is `probes`."""
+    """Operations by their first tag; those without a tag are `probes`."""
     document = requests.get(f"{target.base}/api/v1/openapi.json", timeout=LONGEST_S).json()
     found: dict[str, list[APIOperation]] = {}
     for result in schemathesis.openapi.from_dict(document).get_all_operations():
@@ -54,7 +54,7 @@ def groups(target: Target) -> dict[str, list[APIOperation]]:
 
 
 def shoot(target: Target, group: str, operations: list[APIOperation], calls: int, seed: int) -> Report:
-    """`calls` calls at least, shared by the operations and, of each, by right and wrong ones."""
+    """At least `calls` calls, divided among operations, and for each into valid and invalid ones."""
     report = Report(group)
     with requests.Session() as session:
         session.trust_env = False
@@ -68,7 +68,7 @@ def shoot(target: Target, group: str, operations: list[APIOperation], calls: int
 
 
 def _generate(gun: _Gun, operation: APIOperation, mode: GenerationMode, calls: int, seed: int) -> None:
-    """Until so many were sent. What cannot be asked wrongly is asked rightly instead."""
+    """Send this number of calls. Operations without invalid calls get valid ones instead."""
     wanted, turn = gun.report.calls + calls, 0
     if mode.is_negative and _takes_any_words(operation.definition.raw):
         mode, seed = GenerationMode.POSITIVE, seed + calls  # others than the right ones
@@ -82,7 +82,7 @@ def _generate(gun: _Gun, operation: APIOperation, mode: GenerationMode, calls: i
 
 
 def _takes_any_words(described: dict[str, Any]) -> bool:
-    """In its path, and nothing else but bytes: hypothesis would look for a wrong call in hundreds of right ones."""
+    """Whether only the path can vary, by bytes: hypothesis would search hundreds of valid calls for an invalid one."""
     places = described.get("parameters", [])
     contents = described.get("requestBody", {}).get("content", {})
     return (
@@ -97,7 +97,7 @@ def _is_any_word(schema: dict[str, Any]) -> bool:
 
 
 def _rounds(gun: _Gun, cases: st.SearchStrategy[Case], calls: int, seed: int) -> None:
-    """At most so many; fewer where there is less to vary."""
+    """At most this number of calls; fewer if there is less to vary."""
 
     @seeded(seed)
     @settings(
@@ -117,7 +117,7 @@ def _rounds(gun: _Gun, cases: st.SearchStrategy[Case], calls: int, seed: int) ->
 
 
 _WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
-#: Of the query; nobody knows most of them.
+#: Query parameters, most of them unknown.
 _EXTRA = st.dictionaries(
     st.sampled_from(["limit", "offset", "status", "order", "after", "type", "", "x", "token"]), _WORDS, max_size=2
 )
@@ -151,7 +151,7 @@ class _Gun:
             self._target.renew()
 
     def _aim(self, case: Case) -> None:
-        """At something that is there."""
+        """Call an existing object."""
         given = case.path_parameters
         if isinstance(given, dict):
             experiment = self._chance.choice(self._target.experiments)
@@ -171,7 +171,7 @@ class _Gun:
             return response.status_code, response.content.decode(errors="replace"), response
 
     def _conform(self, case: Case, response: requests.Response, shown: str) -> None:
-        """It is as the description says."""
+        """Check that an answer matches the description."""
         try:
             case.validate_response(response, checks=_CONFORMANCE)
         except FailureGroup as error:
@@ -187,7 +187,7 @@ def _pairs(params: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _creation(target: Target, random: Random) -> dict[str, Any]:
-    """A good submission with something wrong in it, mostly."""
+    """A valid submission, usually with an error inserted."""
     config = target.config()
     for _ in range(random.choice([0, 1, 1, 2, 3])):
         config[random.choice(_FIELDS)] = random.choice(_VALUES)
@@ -198,7 +198,7 @@ def _creation(target: Target, random: Random) -> dict[str, Any]:
     return {"config": text, "directory": str(target.code), "environment": {"PATH": "/usr/bin:/bin"}}
 
 
-#: Neither the command nor the working directory: what is tried must stay in its place.
+#: Excludes the command and the working directory: calls must stay inside their folder.
 _FIELDS = [
     "searchSpace",
     "trialConcurrency",

@@ -1,4 +1,4 @@
-"""What no HTTP client would send: whatever it is, the answer is HTTP or nothing, at once, and tells nothing of us."""
+"""Malformed bytes instead of HTTP: the answer is HTTP or nothing, arrives at once, and reveals nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fuzz.target import Target
 _GET = b"GET /api/v1/experiments HTTP/1.1\r\nHost: localhost\r\n"
 _POST = b"POST /api/v1/experiments HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
-#: Whole conversations; the other side then waits for no more.
+#: Complete conversations.
 CONVERSATIONS = [
     b"\r\n\r\n",
     b"\0" * 64,
@@ -24,7 +24,7 @@ CONVERSATIONS = [
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"HELO there\r\n",
     _GET + b"Host: evil.example\r\n\r\n",
-    _GET + b"\r\n" + b"garbage that is no request\r\n\r\n",
+    _GET + b"\r\n" + b"garbage instead of a request\r\n\r\n",
     _GET + b"\r\n" + _GET + b"\r\n" + b"\xff\xfe\0\r\n\r\n",
     _GET + b"Bad Header: x\r\n\r\n",
     _GET + b": x\r\n\r\n",
@@ -66,7 +66,7 @@ CONVERSATIONS = [
 
 
 def shoot(target: Target, calls: int, seed: int, group: str = "malformed") -> Report:
-    """Those above, then those with bytes changed, cut short or put together."""
+    """The conversations above, followed by changed, truncated and combined ones."""
     report, chance = Report(group), random.Random(seed)
     for number in range(calls):
         data = CONVERSATIONS[number] if number < len(CONVERSATIONS) else _mangled(chance)
@@ -75,7 +75,7 @@ def shoot(target: Target, calls: int, seed: int, group: str = "malformed") -> Re
 
 
 def report_one(address: tuple[str, int], data: bytes, report: Report) -> None:
-    """Sends it, says that nothing more comes, and reads what comes back."""
+    """Send the bytes, close the sending side, and read the answer."""
     shown, began = repr(data[:300]), time.perf_counter()
     try:
         answer = converse(address, data)
@@ -89,7 +89,7 @@ def report_one(address: tuple[str, int], data: bytes, report: Report) -> None:
 
 
 def converse(address: tuple[str, int], data: bytes) -> bytes:
-    """All that comes back until the connection ends. Raises TimeoutError."""
+    """The whole answer until the connection ends. Raises TimeoutError."""
     parts = []
     with socket.create_connection(address, LONGEST_S) as connection:
         try:

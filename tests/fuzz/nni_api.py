@@ -1,4 +1,4 @@
-"""Calls of NNI's API, made up by hand as nothing describes it: ids, ranges, names and bodies, right and wrong."""
+"""Calls of NNI's API, which has no description: valid and invalid ids, ranges, names and bodies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 from tests.fuzz.report import LONGEST_S, Report
 from tests.fuzz.target import Target, client
 
-#: Calls between two looks at what there is.
+#: Number of calls between two refreshes of the existing objects.
 _RENEW = 200
 _ODD = [
     "",

@@ -1,21 +1,21 @@
-"""What the calls came to: how many, how slow, and everything that must not be."""
+"""Results of the calls: number, durations and findings."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-#: No answer may take longer, in seconds.
+#: Maximum duration of an answer in seconds.
 LONGEST_S = 5.0
-#: What no answer may hold.
+#: Texts that must not occur in an answer.
 _TRACES = ("Traceback (most recent call last)", '.py", line ', "starlette/", "starlette.", "uvicorn/", "uvicorn.")
-#: Of one kind, so many are kept.
+#: Maximum number of examples per kind.
 _KEPT = 3
 
 
 @dataclass
 class Report:
-    """Of one group of routes."""
+    """Report of one group of routes."""
 
     group: str
     calls: int = 0
@@ -26,7 +26,7 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, request: str, status: int, body: str, seconds: float) -> None:
-        """An answer. `request`: what it was asked with."""
+        """Record an answer. `request`: its request."""
         self.calls += 1
         self.statuses[status] += 1
         self.slowest_s = max(self.slowest_s, seconds)

@@ -1,4 +1,4 @@
-"""All groups, one after the other, at one daemon; and how that daemon is in the end."""
+"""Runs all groups in order with one daemon, and checks that daemon at the end."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.fuzz import described, malformed, nni_api
 from tests.fuzz.report import Report
 from tests.fuzz.target import Target, client, target
 
-#: Memory that a daemon may have won altogether, in bytes.
+#: Allowed total growth of the daemon's memory in bytes.
 _GROWTH = 200 * 2**20
-#: In the log of the daemon, before the traceback of somebody's algorithm, which belongs there.
+#: Log line before the traceback of a custom algorithm, which is expected.
 _USERS_FAULT = "the tuner or assessor failed"
 
 
 def run(calls: int, seed: int, only: Sequence[str] | None = None) -> Iterator[Report]:
-    """`calls`: of each group. The last report is on the daemon itself."""
+    """`calls`: per group. The last report is about the daemon."""
     with target() as aim:
         before = aim.process.memory_info().rss
         for group, operations in described.groups(aim).items():
@@ -31,7 +31,7 @@ def run(calls: int, seed: int, only: Sequence[str] | None = None) -> Iterator[Re
 
 
 def _daemon(aim: Target, before: int) -> Report:
-    """It answers, has not grown out of measure, and has nothing to say about faults of its own."""
+    """Check that the daemon answers, has not grown too much, and has logged no internal error."""
     report = Report("afterwards")
     try:
         with client(aim, 5) as connection:

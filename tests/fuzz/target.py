@@ -1,4 +1,4 @@
-"""A real daemon with a few experiments to be shot at, renewed as they are stopped and deleted."""
+"""A real daemon with a few experiments as targets, which are replaced when calls stop or delete them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import psutil
 
 from tests.live_daemon import Daemon, end_all
 
-#: Reports, and ends when it is asked to.
+#: Reports, and ends soon.
 _TRIAL = """echo '{"type": "intermediate", "value": 0.5}' >> "$NNI_OUTBOX"; echo '{"type": "final", "value": 7}' \
 >> "$NNI_OUTBOX"; echo said; exec sleep 0.2"""
 _SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "layers": {"_type": "choice", "_value": [1, 2, 4]}}
-#: So many experiments are open at least, and so many there are at most before the oldest are deleted.
+#: Minimum number of open experiments, and maximum number before the oldest are deleted.
 _OPEN, _MOST = 2, 12
 
 
 class Target:
-    """`base`: where its service listens. Whatever is made lies in `folder`."""
+    """`base`: address of its service. `folder`: contains all created files."""
 
     def __init__(self, folder: Path, daemon: Daemon) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Target:
         (self.base,) = [listener["address"] for listener in listeners if listener["kind"] == "service"]
         assert daemon.process is not None
         self.process = psutil.Process(daemon.process.pid)
-        #: Ids of experiments that there are, or were a moment ago, and of their trials.
+        #: Ids of current and recent experiments, and of their trials.
         self.experiments: list[str] = []
         self._trials: dict[str, list[str]] = {}
 
@@ -60,7 +60,7 @@ class Target:
         return values
 
     def renew(self) -> None:
-        """Looks what there is; makes what is missing, deletes what is too much."""
+        """Refresh the objects; create missing ones and delete excess ones."""
         found = self.daemon.call("GET", "/experiments")["experiments"]
         self._delete(
             [one["id"] for one in found if one["status"] in ("STOPPED", "VIEWED")][: max(0, len(found) - _MOST)]
@@ -73,7 +73,7 @@ class Target:
         self._trials = {id_: self._trials_of(id_) for id_ in self.experiments}
 
     def trial(self, experiment: str, chance: Random) -> str:
-        """The id of one of its trials, or of none."""
+        """The id of one of its trials, or an unknown id."""
         return chance.choice(self._trials.get(experiment) or ["none0"])
 
     def _trials_of(self, id_: str) -> list[str]:
@@ -94,7 +94,7 @@ class Target:
 
 @contextmanager
 def target() -> Iterator[Target]:
-    """Ended with everything that it started."""
+    """A target that is ended with all its processes."""
     with tempfile.TemporaryDirectory(prefix="nni-fuzz-") as name:
         folder = Path(name)
         for part in ("data", "home", "run"):
@@ -120,12 +120,12 @@ def _end(daemon: Daemon, folder: Path) -> None:
 
 
 def client(target: Target, timeout_s: float) -> httpx.Client:
-    """Through the service's port; nothing of the environment counts."""
+    """A client of the service's port that ignores the environment."""
     return httpx.Client(base_url=target.base, timeout=timeout_s, trust_env=False)
 
 
 def on_any_port(body: Any) -> Any:
-    """An endpoint on a chosen port would be in the way of others on this machine: any free one will do."""
+    """Replace chosen endpoint ports by any free one, to not disturb this machine."""
     endpoint = body.get("endpoint") if isinstance(body, dict) else None
     if isinstance(endpoint, dict) and isinstance(endpoint.get("port"), int):
         return {**body, "endpoint": {**endpoint, "port": 0 if 0 < endpoint["port"] < 65536 else endpoint["port"]}}

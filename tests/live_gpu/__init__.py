@@ -1,1 +1,1 @@
-"""The ledger's cases on real cards: `make live-gpu`, on whatever machine has some."""
+"""The GPU ledger's cases on real cards: run `make live-gpu` on a machine with GPUs."""

@@ -1,4 +1,4 @@
-"""Real cards, or a skip that says why there are none; a daemon, and a code directory with the trial."""
+"""Real cards, or a skip with the reason; a daemon, and a code directory with the trial."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TRIAL = Path(__file__).with_name("hold_card.py")
 
 @pytest.fixture(scope="session")
 def cards() -> list[dict[str, Any]]:
-    """The cards of this machine on which nothing computes."""
+    """The idle cards of this machine."""
     try:
         nvml = Nvml()
     except (Absent, Failed) as error:
-        pytest.skip(f"there is no card here: {error}")
+        pytest.skip(f"no GPU on this machine: {error}")
     found = nvml.cards()
     nvml.close()
     for card in found:

@@ -1,8 +1,8 @@
-"""A trial that holds memory on every card that CUDA shows it, and writes down which those are.
+"""A trial that holds memory on every card that CUDA shows, and notes these cards.
 
-``hold_card.py JOURNAL SECONDS MIB``. Standard library only: the driver's library is called through ctypes. The journal
-gets a line when the memory is held and one just before it is given back, with the monotonic clock of the machine, which
-all processes share.
+``hold_card.py JOURNAL SECONDS MIB``. Standard library only: the driver's library is called through ctypes. It appends a
+line to the journal when it holds the memory, and another just before it frees it, with the machine's monotonic clock,
+which all processes share.
 """
 
 import ctypes
@@ -45,7 +45,7 @@ def device_count(cuda):
 
 
 def hold(cuda, index, mib):
-    """Name of the card, or of its MIG instance, as the device itself tells it; memory on it is held until the end."""
+    """Hold memory on a card until the end; returns its name, or that of its MIG instance, from the device."""
     device, context, memory, name = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64(), Uuid()
     check("cuDeviceGet", cuda.cuDeviceGet(ctypes.byref(device), index))
     check("cuDeviceGetUuid", cuda.cuDeviceGetUuid_v2(ctypes.byref(name), device))

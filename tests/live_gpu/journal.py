@@ -1,4 +1,4 @@
-"""What trials wrote down about the cards that they held: who was on which card with whom."""
+"""Notes of trials about the cards that they held: which trials shared a card."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stay:
-    """One process on the cards that it saw. `until_s` infinite: it never said that it leaves."""
+    """One process on its visible cards. `until_s` infinite: it never noted its end."""
 
     trial: str
     pid: int
@@ -35,7 +35,7 @@ class Journal:
         return [_stay(entry, left) for entry in entries if entry["event"] == "holds"]
 
     def most_on_a_card(self) -> dict[str, int]:
-        """Card → most processes that held memory on it at one time."""
+        """Card → maximum number of processes that held memory on it at the same time."""
         return {card: max(self._counts(card)) for card in {card for stay in self.stays() for card in stay.cards}}
 
     def _counts(self, card: str) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Whole cards, shared ones, other processes, kills and MIG on real cards, judged by what the trials themselves saw."""
+"""Whole and shared cards, other processes, kills and MIG on real cards, checked by the trials' notes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _assert_all_succeeded(daemon: Daemon, id: str, cards_each: int) -> None:
     assert {(trial["status"], trial["finalValue"]) for trial in _trials(daemon, id)} == {("SUCCEEDED", cards_each)}
 
 
-def test_driver_and_nvidia_smi_tell_the_same(cards: list[Json]) -> None:
+def test_driver_and_nvidia_smi_agree(cards: list[Json]) -> None:
     nvml = Nvml()
     by_library = {card["uuid"]: card for card in nvml.cards()}
     nvml.close()
@@ -106,7 +106,7 @@ def test_cards_shared_by_number(daemon: Daemon, code: Path, journal: Journal, ca
 
 
 def test_cards_shared_by_memory(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
-    """Each trial needs 30 % of the smallest card: three fit where nothing else is."""
+    """Each trial needs 30 % of the smallest card: three fit on an idle card."""
     needs = int(min(card["memory_bytes"] for card in cards) * 0.3) // _MIB
     trials = 6 * len(cards)
     id_ = _create(
@@ -145,7 +145,7 @@ def test_no_number_and_zero_differ(
 def test_other_process_on_the_card(
     daemon: Daemon, code: Path, journal: Journal, cards: list[Json], tmp_path: Path
 ) -> None:
-    """The trial waits with the process's id and memory, and runs once the cards are free."""
+    """The trial waits, its reason names the process and its memory, and it runs when the cards are free."""
     with ExitStack() as others:
         pids = [others.enter_context(_other_process(card["index"], tmp_path / "others")) for card in cards]
         id_ = _create(daemon, code, journal, cards, trials=1, at_once=1, trialGpuNumber=1)
@@ -172,10 +172,8 @@ def test_trials_share_a_card_by_mps(
     assert set(journal.most_on_a_card().values()) == {2}
 
 
-def test_kills_never_put_one_too_many_on_a_card(
-    daemon: Daemon, code: Path, journal: Journal, cards: list[Json]
-) -> None:
-    """One experiment shares cards by two; daemon and keeper are killed in turn while it runs."""
+def test_kills_never_overfill_a_card(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
+    """One experiment puts two trials on a card; daemon and keeper are killed in turn."""
     trials = 12 * len(cards)
     id_ = _create(
         daemon, code, journal, cards, trials=trials, at_once=trials, seconds=2, trialGpuNumber=1, maxTrialNumberPerGpu=2
@@ -194,7 +192,7 @@ def test_kills_never_put_one_too_many_on_a_card(
 def test_machine_reached_in_two_ways_is_one(
     daemon: Daemon, code: Path, journal: Journal, cards: list[Json], tmp_path: Path
 ) -> None:
-    """Two services, `local` and `remote`, mean the same cards, which their UUIDs tell."""
+    """Two services, `local` and `remote`, share the same cards, which are identified by UUID."""
     with _ssh(tmp_path / "machine") as machine:
         indices = {"trialGpuNumber": 1, "gpuIndices": [card["index"] for card in cards]}
         remote = {"platform": "remote", "machineList": [machine.entry(gpuIndices=indices["gpuIndices"])]}
@@ -209,7 +207,7 @@ def test_machine_reached_in_two_ways_is_one(
 
 
 def test_mig_instances(daemon: Daemon, code: Path, journal: Journal, cards: list[Json]) -> None:
-    """A card that is divided is still given as a whole: a trial sees one instance, and never one that another has."""
+    """A divided card is assigned as a whole: a trial sees one instance, never one of another trial."""
     if not _is_divided():
         pytest.skip("no card of this machine is divided by MIG")
     id_ = _create(daemon, code, journal, cards, trials=2 * len(cards), at_once=4 * len(cards), trialGpuNumber=1)
@@ -224,7 +222,7 @@ def _is_divided() -> bool:
 
 @contextmanager
 def _mps() -> Iterator[dict[str, str]]:
-    """A service of our own, which nobody else's processes ask: the variables by which ours do."""
+    """A private MPS server; returns the variables with which our processes find it."""
     program = shutil.which("nvidia-cuda-mps-control")
     if program is None:
         pytest.skip("NVIDIA's multi-process service is not installed")
@@ -239,7 +237,7 @@ def _mps() -> Iterator[dict[str, str]]:
 
 
 def _server_is_alone(cards: Sequence[Json]) -> bool:
-    """It is on each of the cards, by the driver, and nothing else is."""
+    """Whether the driver reports only this process on each of the cards."""
     nvml = Nvml()
     found = {card["index"]: [process["pid"] for process in card["processes"]] for card in nvml.cards()}
     nvml.close()
@@ -249,7 +247,7 @@ def _server_is_alone(cards: Sequence[Json]) -> bool:
 
 @contextmanager
 def _other_process(index: int, journal: Path, variables: Mapping[str, str] = _NONE) -> Iterator[int]:
-    """A process that computes on the card and is none of the manager's; it is there when the driver says so."""
+    """A foreign process that computes on the card; waits until the driver reports it."""
     environment = {"CUDA_VISIBLE_DEVICES": str(index), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **variables}
     environment["PATH"] = ENVIRONMENT["PATH"]
     environment.update({name: os.environ[name] for name in _OF_DRIVER if name in os.environ})
@@ -263,7 +261,7 @@ def _other_process(index: int, journal: Path, variables: Mapping[str, str] = _NO
 
 @contextmanager
 def _ssh(directory: Path) -> Iterator[SshMachine]:
-    """This machine once more, by an SSH server in a thread; its sessions find the driver as this process does."""
+    """This machine as a second one, by an SSH server in a thread; its sessions use the same driver."""
     machine = InProcessMachine(directory)
     machine.environment.update({name: os.environ[name] for name in _OF_DRIVER if name in os.environ})
     loop = asyncio.new_event_loop()

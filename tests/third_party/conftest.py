@@ -1,4 +1,4 @@
-"""The third party's package, installed as its users install it, for these tests alone."""
+"""The third party's package, installed normally, only for these tests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent / "nni-hive"
-#: The package's own suite is run by `test_third_party_contract`, with the marks of ours.
+#: `test_third_party_contract` runs the package's own suite, with our marks.
 collect_ignore = ["nni-hive"]
 sys.path.append(str(PACKAGE / "tests"))
 
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the path of processes that must find the plug-in."""
+    """Folder for the path of processes that need the plug-in."""
     target = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     subprocess.run(
@@ -28,7 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def found_here(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process has it, too."""
+    """Add it to this process's path, too."""
     monkeypatch.syspath_prepend(str(installed))
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] == "nni_hive"]:

@@ -1,4 +1,4 @@
-"""Experiments on a third party's platform, through the real daemon: alone, and several at a time on one account."""
+"""Experiments on a third party's platform, through a real daemon: one, and several on one account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A third party's adapter keeps the platform contract, with nothing but what is installed."""
+"""A third party's adapter passes the platform contract with only installed packages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestHive(HiveContract):
 
 @pytest.mark.thorough
 def test_suite_of_the_package_runs_outside_the_repository(tmp_path: Path, installed: Path) -> None:
-    """The suite imported `tests.platforms`, which no package of ours has."""
+    """The suite must not import `tests.platforms`, which is not part of a package."""
     shutil.copytree(_PACKAGE, tmp_path / "nni-hive")
     (tmp_path / "tests.py").write_text("raise ImportError('no package has our tests')\n")
     path = os.pathsep.join([str(tmp_path), str(installed)])

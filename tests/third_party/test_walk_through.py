@@ -1,4 +1,4 @@
-"""The code on the page about adding a platform is in the third party's package, line for line."""
+"""The code on the page about adding a platform equals the third party's package, line for line."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def test_every_block_is_in_the_file_that_it_names() -> None:
 
 
 def _plain(text: str) -> str:
-    """Without what the page, or the depth of a class, indents a block by."""
+    """A block without its indentation."""
     return "\n".join(line.strip() for line in textwrap.dedent(text).strip().splitlines())

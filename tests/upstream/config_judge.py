@@ -1,7 +1,7 @@
-"""Runs in the environment of the real nni: what its own loader, schema and converter say of configs.
+"""Runs in the environment of the real nni: verdicts of its loader, schema and converter about configs.
 
-Each line that it reads is a JSON list of ``[question, config]``, and is answered by a line: one of ``{"error"}`` or
-``{"value"}``. Paths start at the current folder.
+It answers each input line, a JSON list ``[question, config]``, with a line: ``{"error"}`` or ``{"value"}``. Paths are
+relative to the current folder.
 """
 
 import gc
@@ -15,7 +15,7 @@ import yaml
 
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
-#: NNI reads its list of algorithms anew for each config; libyaml's loader reads the same, and ten times as fast.
+#: NNI reads its list of algorithms for each config; libyaml's loader gives the same result ten times as fast.
 yaml.SafeLoader = yaml.CSafeLoader
 
 
@@ -76,7 +76,7 @@ def answer_all(questions):
 
 
 def in_a_fork(line):
-    """What nni does to descriptors ends with it, and what is imported is so for the next line."""
+    """Judge a config in a fork: nni's changes to descriptors end with it, and imports are shared."""
     child = os.fork()
     if not child:
         answer_all(json.loads(line))

@@ -19,19 +19,19 @@ STAND_IN = nni3.ROOT / "trial_runner" / "stand_in"
 
 @pytest.fixture(scope="session", name="nni3")
 def nni3_interpreter() -> Path:
-    """The interpreter of an environment with nni 3.0. Needs PyPI the first time, and fails without it."""
+    """The interpreter of an environment with nni 3.0. Needs PyPI the first time, else it fails."""
     return nni3.interpreter()
 
 
 @pytest.fixture(scope="session")
 def warm_nni3(nni3: Path) -> Iterator[WarmPython]:
-    """The same, for programs that begin with imports of what `nni` needs; one for all tests of a worker."""
+    """The same with the dependencies of `nni` already imported; one for all tests of a worker."""
     with warm_python(nni3) as warm:
         yield warm
 
 
 class UpstreamTrial:
-    """Runs trial code on the real nni in an attempt's folder, laid out as the manager does; no manager is there."""
+    """Runs trial code on the real nni in an attempt's folder with the manager's layout, but without a manager."""
 
     def __init__(self, folder: Path, python: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class UpstreamTrial:
         (self.folder / protocol.PARAMETER_FILE).write_text(json.dumps(record))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs Python with these arguments; fails the test unless it ends well."""
+        """Run Python with these arguments; fails the test if it fails."""
         command = [str(self._python), *arguments]
         done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

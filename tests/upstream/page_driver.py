@@ -1,4 +1,4 @@
-"""What a user does on NNI 3.0's own page, and what they see there; nothing may fail while they do."""
+"""Actions and visible values on NNI 3.0's own page; any browser error fails the test."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from playwright.async_api import Browser, Expect, Locator, Page, Request, Respon
 
 from tests.browser.shared_page import opened
 
-#: Where the page asks for fonts and icons, which it does without as well.
+#: Hosts of fonts and icons, which the page does not need.
 FONTS = "cdn.office.net"
-#: For a text, which names no icon, a browser asks the root of the site, outside of a prefix.
+#: For plain text, browsers request an icon at the root of the site, outside the prefix.
 _ICON = "/favicon.ico"
-#: What a chart draws, by the component that made it.
+#: The data of a chart, from its component.
 _SERIES = """host => {
   let node = host[Object.keys(host).find(key => key.startsWith('__reactFiber'))];
   while (!node.stateNode?.getEchartsInstance) node = node.return;
   const series = node.stateNode.getEchartsInstance().getOption().series;
   return series.map(({type, name, data}) => JSON.parse(JSON.stringify({type, name, data})));
 }"""
-#: Axes and grids are grey; what stands for a result is not.
+#: Axes and grids are grey; results are coloured.
 _IS_DRAWN = """canvas => {
   const {width, height} = canvas, pixels = canvas.getContext('2d').getImageData(0, 0, width, height).data;
   let coloured = 0;
@@ -35,7 +35,7 @@ _IS_DRAWN = """canvas => {
   return coloured > 20;
 }"""
 
-#: As `playwright.async_api.expect`, for machines that are slow.
+#: Like `playwright.async_api.expect`, with a timeout for slow machines.
 expect = Expect()
 expect.set_options(timeout=40_000)
 
@@ -47,7 +47,7 @@ class NniPage:
         self.page = page
         self.url = url
         self.calls: list[str] = []
-        #: Method and path below the API's root of what is to be refused.
+        #: Methods and paths below the API's root that are refused.
         self.refused: set[str] = set()
 
     async def open(self, name: str = "") -> None:
@@ -62,7 +62,7 @@ class NniPage:
         path = urlsplit(address).path.rpartition("/api/v1/nni/")[2]
         return any(one.split()[1] == path and method in ("", one.split()[0]) for one in self.refused)
 
-    # What is there
+    # Visible values
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)
@@ -74,17 +74,17 @@ class NniPage:
         return self.rows().filter(has_text=text)
 
     async def cells(self, column: str) -> list[str]:
-        """The text of a column, from top to bottom, without the signs of buttons."""
+        """The texts of a column, from top to bottom, without button icons."""
         found = await self.page.locator(f"[data-automationid=DetailsRow] [data-automation-key={column}]").all()
         return [(await cell.inner_text()).strip().partition("\n")[0] for cell in found]
 
     async def count(self, label: str) -> str:
-        """Of the trials on the overview."""
+        """Texts of the trials on the overview."""
         name = self.page.locator(".trialCount").get_by_text(label, exact=True)
         return await name.locator("xpath=following-sibling::p[1]").inner_text()
 
     async def series(self, where: str = "") -> list[dict[str, Any]]:
-        """Of the only chart there is in `where`, once it is drawn."""
+        """The data of the only chart in `where`, after it is drawn."""
         chart = self.page.locator(f"{where} .echarts-for-react")
         await self.drawn(chart.locator("canvas"))
         return await chart.evaluate(_SERIES)  # type: ignore[no-any-return]
@@ -94,12 +94,12 @@ class NniPage:
         await self.page.wait_for_function(_IS_DRAWN, arg=element, polling=100, timeout=40_000)
 
     async def editor(self) -> str:
-        """What stands in the only editor, as far as it is on the screen."""
+        """The visible text of the only editor."""
         lines = self.page.locator(".monaco-editor .view-lines")
         await expect(lines).to_contain_text(re.compile(r"\S"))
         return (await lines.inner_text()).replace("\u00a0", " ")
 
-    # What is done
+    # Actions
 
     async def icon(self, alt: str) -> None:
         await self.page.locator(f"img[alt='{alt}']").click()
@@ -113,7 +113,7 @@ class NniPage:
         await expect(self.button("Close")).to_have_count(0)
 
     async def edit(self, field: str, value: object) -> str:
-        """One of the numbers on the overview; answers what the page says to that."""
+        """Change a number on the overview; returns the page's message."""
         await self.page.locator(f".{field}.show-params").click()
         await self.page.locator(f"input.{field}").fill(str(value))
         await self.page.locator(".edit-params .confirm").click()
@@ -125,14 +125,13 @@ class NniPage:
         return text
 
     async def refresh(self, how: str) -> None:
-        """Sets how often the page asks; it asks at once."""
+        """Set the page's refresh interval; it refreshes at once."""
         await self.page.locator(".nav-refresh button").click()
         async with self.page.expect_response(re.compile("check-status")):
             await self.page.get_by_role("menuitem", name=how).click()
 
     async def shows(self, where: Locator, text: str) -> None:
-        """Presses "Refresh" until it does: the page shows itself when the results have come, and may have to wait for
-        the list of trials still."""
+        """Press "Refresh" until it works: the page appears with the results, possibly before the list of trials."""
         for _ in range(9):
             await self.button("Refresh").click()
             try:
@@ -154,8 +153,10 @@ class NniPage:
 
 @asynccontextmanager
 async def nni_page(browser: Browser, url: str, shots: Path) -> AsyncIterator[NniPage]:
-    """Raises AssertionError in the end when anything failed meanwhile that was not to fail. `shots`: the folder for a
-    picture of the page where the test failed."""
+    """A window. Raises AssertionError at the end if anything failed unexpectedly.
+
+    `shots`: folder for a screenshot if the test fails.
+    """
     async with opened(browser, viewport={"width": 1500, "height": 1000}) as window:
         page = NniPage(window, url)
         troubles = _watch(page)
@@ -168,7 +169,7 @@ async def nni_page(browser: Browser, url: str, shots: Path) -> AsyncIterator[Nni
 
 
 def _watch(page: NniPage) -> list[str]:
-    """What goes wrong from now on. That requests are given up when a page is left is not wrong."""
+    """Record errors from now on, except requests that are aborted when a page is left."""
     troubles: list[str] = []
 
     def note(address: str, text: str) -> None:
@@ -197,6 +198,6 @@ def _watch(page: NniPage) -> list[str]:
 
 
 def _hear(kind: str, address: str, text: str, page: NniPage, note: Any) -> None:
-    """A browser speaks of every refusal on its console."""
+    """Whether a console message is about an expected refusal."""
     if kind == "error" and not page.is_refused(address):
         note(address, f"console: {text}")

@@ -1,6 +1,6 @@
-"""NNI 3.0's own web page, as its wheel has it, in front of an endpoint of ours: one origin to the browser.
+"""NNI 3.0's own web page, unmodified, in front of an endpoint of ours, on one origin.
 
-NNI's manager serves both; ours serves the API and the logs, so everything else is answered from the wheel here.
+NNI's manager serves page and API. Ours serves only the API and the logs, so this proxy serves the page from the wheel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from tests.browser.shared_page import Stage
 
-#: Headers of one connection, which a proxy does not pass on.
+#: Hop-by-hop headers, which a proxy does not forward.
 _OWN_HEADERS = ("connection", "content-length", "host", "keep-alive", "origin", "transfer-encoding")
 
 
@@ -29,8 +29,10 @@ def static_files(python: Path) -> Path:
 
 @asynccontextmanager
 async def front(static: Path, stage: tuple[Stage, str], endpoint: str) -> AsyncIterator[str]:
-    """The page's address, below the prefix of the endpoint. `stage`: what answers for all tests at one address, which
-    is beside it; `endpoint`: its address, which ends in ``/``."""
+    """The page's address, below the prefix of the endpoint.
+
+    `stage`: application that serves all tests at one address. `endpoint`: its address, ending in ``/``.
+    """
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         application = _Front(static, httpx.URL(endpoint), client)
         async with stage[0].play(application, asyncio.Event()):
@@ -58,7 +60,7 @@ class _Front:
         return FileResponse(file if path and file.is_file() else self._static / "index.html")
 
     async def _pass_on(self, request: Request) -> Response:
-        """As a request from the endpoint's own origin; the answer as it comes."""
+        """Forward a request with the endpoint's own origin; the answer is unchanged."""
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
         if "origin" in request.headers:
             headers["origin"] = f"http://{self._endpoint.netloc.decode()}"
@@ -70,7 +72,7 @@ class _Front:
 
 
 async def _bytes(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """Not unpacked: the header that says how it is packed goes along."""
+    """The compressed body; its Content-Encoding header is kept."""
     try:
         async for chunk in answer.aiter_raw():
             yield chunk

@@ -1,4 +1,4 @@
-"""NNI's launcher gives its manager three seconds to answer, which a machine with other work does not hold."""
+"""Longer timeout for NNI's launcher, which waits three seconds for its manager; a busy machine needs more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TRIES = 60
 
 
 def give_patience() -> None:
-    """To the launcher, when a program imports it: imported earlier, NNI would take the home folder of this process."""
+    """Patch the launcher when a program imports it: an earlier import would use this process's home folder."""
     sys.meta_path.insert(0, _Finder())
 
 

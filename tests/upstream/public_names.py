@@ -1,8 +1,8 @@
 """The public names of `nni`: walked in the real package, and looked up in the stand-in.
 
-``public_names.py walk`` prints ``{module: {name: what it takes}}``. ``public_names.py look`` reads that from its
-standard input. It prints the names that the `nni` of this Python lacks, and those that take something else. What it
-takes: a list of parameters, a mapping of methods to such lists for a class, null for other values.
+``public_names.py walk`` prints ``{module: {name: signature}}``. ``public_names.py look`` reads that from its standard
+input, and prints the names that the `nni` of this Python lacks or that have another signature. A signature is a list of
+parameters, for a class a mapping of methods to such lists, and null for other values.
 """
 
 import importlib
@@ -30,7 +30,7 @@ def takes(value):
 
 
 def parameters(function):
-    """Names in their order; ``*`` and ``**`` stand for any others."""
+    """Parameter names in order; ``*`` and ``**`` mean any others."""
     marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     try:
         found = inspect.signature(function).parameters.values()
@@ -60,7 +60,7 @@ def walk():
 
 
 def public(module):
-    """What its ``__all__`` has, or else what it defines or takes from its own package."""
+    """Names in ``__all__``, else names that it defines or imports from its own package."""
     package = module.__name__ + "."
     names = getattr(module, "__all__", None) or [
         name

@@ -1,4 +1,4 @@
-"""What a program of NNI's gets in tests that it would not get elsewhere."""
+"""The longer timeout that NNI's programs get in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advisors on the real `nni` 3.0, in the process that hosts users' classes; and NNI's own classes there."""
+"""Advisors on the real `nni` 3.0 in the tuner host, and NNI's own classes there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def host(nni3: Path, tmp_path: Path) -> Iterator[Host]:
     host.process.stdout.close()
 
 
-def test_an_advisor_runs_without_nnis_socket(host: Host, tmp_path: Path) -> None:
+def test_advisor_runs_without_nnis_socket(host: Host, tmp_path: Path) -> None:
     (tmp_path / "racing.py").write_text(RACING)
     advisor = {"class_name": "racing.Racing", "code_directory": str(tmp_path), "class_args": {"most": 1}}
     assert host.result(verb="find", classes={"tuner": advisor}) == {"refusals": {}, "directions": {}}
@@ -65,7 +65,7 @@ def test_an_advisor_runs_without_nnis_socket(host: Host, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["PBT", "Metis"])
-def test_nnis_own_class_proposes(host: Host, name: str, tmp_path: Path) -> None:
+def test_nnis_advisor_class_proposes(host: Host, name: str, tmp_path: Path) -> None:
     found = CATALOGUE.of_nni_called(name)
     assert found is not None
     arguments: Message = {"optimize_mode": "maximize"}

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 
-def test_parameters_and_results_with_no_manager_anywhere(upstream_trial: UpstreamTrial) -> None:
+def test_parameters_and_results_work_without_a_manager(upstream_trial: UpstreamTrial) -> None:
     code = """if True:
         import nni, sys
         assert nni.__version__ == "3.0"
@@ -77,7 +77,7 @@ def test_values_of_every_kind(upstream_trial: UpstreamTrial) -> None:
         {"default": 0.5, "list": [1, None]},
         {"__ndarray__": [[1, 2]], "dtype": "int64", "shape": [1, 2]},
         {"__set__": [1]},
-        {"__fraction__": True, "numerator": 1, "denominator": 2},  # no JSON of ours: the SDK's own serializer
+        {"__fraction__": True, "numerator": 1, "denominator": 2},  # from the SDK's own serializer
     ]
 
 

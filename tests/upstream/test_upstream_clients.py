@@ -1,4 +1,4 @@
-"""NNI 3.0's own Python client and command line, unmodified, against an endpoint of ours."""
+"""NNI 3.0's own Python client and command line, unmodified, with an endpoint of ours."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ pytestmark = [
     pytest.mark.group("warm_nni3"),  # one is enough
 ]
 
-#: The first two trials report and succeed, all later ones run until they are ended.
+#: The first two trials report and succeed; later ones run until stopped.
 TRIAL = """
 echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
 [ "$NNI_TRIAL_SEQ_ID" -lt 2 ] || exec sleep 1000
 echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"
 """
-#: Precedes all code that is run on NNI's client; what is put into `found` comes back.
+#: Start of all code that runs on NNI's client; the value of `found` is returned.
 PREAMBLE = """
 import json, sys
 from dataclasses import asdict
@@ -58,13 +58,13 @@ class Upstream:
 
     @property
     def environment(self) -> dict[str, str]:
-        """That client sends what is for localhost to a proxy, too."""
+        """Without proxy variables: that client uses a proxy for localhost, too."""
         kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         kept.pop("PYTHONPATH", None)
         return {**kept, "HOME": self.daemon.environment["HOME"], "USER": "nobody"}
 
     def run(self, code: str, connect: str = CONNECT, port: int | None = None) -> Any:
-        """On a connected `experiment` of NNI's client; answers `found`."""
+        """Run code with a connected `experiment` of NNI's client; returns `found`."""
         code = PREAMBLE + connect + code + EPILOGUE
         command = ("python3", "-c", code, port or self.port)
         done = self.python.run(*command, cwd=self.daemon.data.parent, environment=self.environment)
@@ -73,7 +73,7 @@ class Upstream:
         return json.loads(line.removeprefix("FOUND "))
 
     def nnictl(self, *words: object) -> str:
-        """What NNI's command line prints; it must find nothing wrong."""
+        """Output of NNI's command line, which must not report an error."""
         done = self.python.run("nnictl", *words, cwd=self.daemon.data.parent, environment=self.environment)
         assert done.returncode == 0 and "ERROR" not in done.stdout, done.stdout + done.stderr + self.daemon.log()
         return done.stdout
@@ -84,7 +84,7 @@ class Upstream:
 
 @pytest.fixture
 def upstream(tmp_path: Path, warm_nni3: WarmPython) -> Iterator[Upstream]:
-    """Two trials have succeeded, two run; NNI's list of experiments knows of it."""
+    """An experiment in NNI's list, with two succeeded and two running trials."""
     data, home = tmp_path / "home" / "nni-experiments", tmp_path / "home"
     for folder in (home, data, tmp_path / "code"):
         folder.mkdir()
@@ -204,7 +204,7 @@ found["sources"] = [t.hyperParameters[0].parameter_source for t in experiment.li
     assert found == {"added": {"sequenceId": 4}, "sources": ["algorithm"] * 4 + ["customized"]}
 
 
-def test_client_stops_the_experiment_and_is_not_held_up(upstream: Upstream) -> None:
+def test_client_stops_the_experiment_without_delay(upstream: Upstream) -> None:
     found = upstream.run("""
 import psutil
 pid = experiment._proc.pid
@@ -217,11 +217,11 @@ found["gone"] = not psutil.pid_exists(pid)
     assert upstream.daemon.process is not None and upstream.daemon.process.poll() is None
 
 
-def test_command_line_stops_one_experiment_and_no_more(upstream: Upstream, tmp_path: Path) -> None:
+def test_command_line_stops_only_one_experiment(upstream: Upstream, tmp_path: Path) -> None:
     daemon, other = upstream.daemon, _create(upstream.daemon, tmp_path / "code")
     assert daemon.process is not None
     ours, home = daemon.process.pid, tmp_path / "home"
-    until(lambda: len({*_processes(home, upstream.id, other["id"]), ours}) == 3)  # each gets one of its own in a moment
+    until(lambda: len({*_processes(home, upstream.id, other["id"]), ours}) == 3)  # each soon gets its own
     assert "success" in upstream.nnictl("stop", upstream.id)
     state = daemon.wait(upstream.id, "STOPPED")
     assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["endpoint"] is None
@@ -229,7 +229,7 @@ def test_command_line_stops_one_experiment_and_no_more(upstream: Upstream, tmp_p
     assert daemon.status(other["id"])["status"] == "RUNNING" and daemon.process.poll() is None
 
 
-def test_after_a_daemon_was_killed_its_successor_names_processes_of_its_own(upstream: Upstream, tmp_path: Path) -> None:
+def test_next_daemon_after_a_kill_names_its_own_processes(upstream: Upstream, tmp_path: Path) -> None:
     (before,) = _processes(tmp_path / "home", upstream.id)
     upstream.daemon.kill()
     until(lambda: not psutil.pid_exists(before))
@@ -241,7 +241,7 @@ def test_after_a_daemon_was_killed_its_successor_names_processes_of_its_own(upst
     upstream.daemon.wait(upstream.id, "STOPPED")
 
 
-def test_client_stops_what_is_open_for_reading_only(upstream: Upstream) -> None:
+def test_client_stops_a_viewed_experiment(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
     opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": {"port": 0}})
     upstream.run("experiment.stop()", CONNECT + "\n", opened["endpoint"]["port"])
@@ -249,12 +249,12 @@ def test_client_stops_what_is_open_for_reading_only(upstream: Upstream) -> None:
 
 
 def _processes(home: Path, *ids: str) -> list[int]:
-    """As NNI's list has them."""
+    """Entries of NNI's list."""
     until(lambda: all("pid" in registered(home).get(id_, {}) for id_ in ids))
     return [registered(home)[id_]["pid"] for id_ in ids]
 
 
-def test_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream: Upstream) -> None:
+def test_client_reads_a_viewed_experiment_below_a_prefix(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
     endpoint = {"port": 0, "urlPrefix": "my/pre"}
     opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": endpoint})
@@ -275,7 +275,7 @@ except Exception as error:
     assert found == {"status": "VIEWED", "trials": ["SUCCEEDED"] * 2 + ["USER_CANCELED"] * 2, "export": [0.5, 0.5]}
 
 
-def test_command_line_shows_what_there_is(upstream: Upstream) -> None:
+def test_command_line_shows_experiments_and_trials(upstream: Upstream) -> None:
     id_ = upstream.id
     assert json.loads(upstream.nnictl("experiment", "status", id_)) == {"status": "RUNNING", "errors": []}
     shown = json.loads(upstream.nnictl("experiment", "show", id_))
@@ -338,7 +338,7 @@ def test_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path) ->
         rows = list(csv.DictReader(file))
     assert [(row["reward"], row["intermediate"]) for row in rows] == [("0.5", "[0.25,0.5]")] * 2
     upstream.nnictl("experiment", "import", id_, "-f", _imported(tmp_path))
-    # of the database: what was imported is told to the tuner alone
+    # from the database: imported results are only sent to the tuner
     ((imported,),) = upstream.daemon.rows(id_, "SELECT data FROM imports")
     assert json.loads(imported) == [{"parameter": {"y": 1}, "value": 0.25}]
 

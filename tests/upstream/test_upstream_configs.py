@@ -1,4 +1,4 @@
-"""Our reader of configs beside NNI 3.0's own: its loader, its schema of the first format, its converter."""
+"""Our config reader compared with NNI 3.0's loader, its schema of the first format, and its converter."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FIRST = [
     "v1-remote.yml",
 ]
 
-#: What only we refuse, by our words → why.
+#: Pattern of our refusals that NNI lacks → why.
 STRICTER = {
     r"there is no (tuner|assessor)|must name a module": "NNI finds out when the dispatcher starts",
     r"is not in this version yet": "an algorithm of NNI's that we do not have",
@@ -74,7 +74,7 @@ STRICTER = {
     r"names 1 GPU, and a trial needs": "no trial of it could ever begin",
     r"has a meaning only when trial": "the first schema lets it out; the second loader refuses it, as we do",
 }
-#: What only NNI refuses, by its words → why.
+#: Pattern of NNI's refusals that we lack → why.
 LAXER = {
     r"(virtual_cluster|service_account_name|workspace_id|code_directory) is not set": "optional in NNI's own pages",
     r"gpu_number is not set": "0, as with Kubeflow",
@@ -110,7 +110,7 @@ class Judge:
 
 @pytest.fixture(scope="module")
 def judge(nni3: Path) -> Iterator[Judge]:
-    """One for all tests: `nni` takes a processor two seconds to import."""
+    """One for all tests, because importing `nni` takes two seconds."""
     command = [str(nni3), str(Path(__file__).parent / "config_judge.py")]
     with subprocess.Popen(command, cwd=EXAMPLES, stdin=PIPE, stdout=PIPE, text=True) as process:
         yield Judge(process)
@@ -126,7 +126,7 @@ def our_refusal(config: object) -> list[str]:
 
 
 def unexplained(one: Made, ours: list[str], theirs: str) -> str:
-    """Empty when both say the same, or the difference is listed."""
+    """The difference of two verdicts; empty: equal, or listed."""
     if bool(ours) == bool(theirs):
         return ""
     listed, words = (STRICTER, " | ".join(ours)) if ours else (LAXER, theirs)
@@ -138,9 +138,7 @@ def unexplained(one: Made, ours: list[str], theirs: str) -> str:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("question", "names"), [("load", SECOND), ("schema", FIRST)], ids=["second", "first"])
-def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
-    judge: Judge, question: str, names: list[str]
-) -> None:
+def test_generated_configs_get_nnis_verdict_except_listed(judge: Judge, question: str, names: list[str]) -> None:
     configs = list(made(names, COUNT, seed=12))
     answers = judge.judged(question, [one.config for one in configs])
     refusals = [our_refusal(one.config) for one in configs]
@@ -151,12 +149,12 @@ def test_made_configs_get_the_same_verdict_but_for_a_list_of_differences(
     assert agreed.count((True, True)) > 100 and agreed.count((False, False)) > 150, "both verdicts are put to the test"
 
 
-def test_fields_that_are_printed_for_nni_are_those_that_it_has(judge: Judge) -> None:
+def test_fields_printed_for_nni_exist_in_nni(judge: Judge) -> None:
     (found,) = judge.judged("fields", ["ExperimentConfig"])
     assert set(found["value"]) == NNI_FIELDS
 
 
-#: Field of NNI's converted config → why ours has another value there, or none.
+#: Field of NNI's converted config → why our value differs or is missing.
 CONVERTED_OTHERWISE = {
     "trialCommand": "NNI copies the first role's command to the top; ours stays where it is written",
     "trainingService.worker.codeDirectory": "it is trial.codeDir's again, and nothing comes of it",
@@ -164,7 +162,7 @@ CONVERTED_OTHERWISE = {
     "trainingService.master.codeDirectory": "it is trial.codeDir's again, and nothing comes of it",
     "trainingService.machineList[1].passphrase": "NNI's own loader refuses it; ours is sshPassphrase",
 }
-#: Ours alone: what NNI's converter loses.
+#: Fields that NNI's converter loses.
 LOST_BY_NNI = {
     "maxTrialDuration",
     "versionCheck",
@@ -196,7 +194,7 @@ def flat(node: Any, name: str = "") -> dict[str, Any]:
     return {key: value for place, one in inner.items() for key, value in flat(one, place).items()}
 
 
-def test_our_conversion_is_nnis_but_for_what_it_loses(judge: Judge) -> None:
+def test_conversion_equals_nnis_except_lost_values(judge: Judge) -> None:
     files = [yaml.safe_load((EXAMPLES / name).read_text()) for name in CONVERTIBLE]
     for name, answer in zip(CONVERTIBLE, judge.judged("convert", files), strict=True):
         assert "value" in answer, (name, answer)
@@ -206,7 +204,7 @@ def test_our_conversion_is_nnis_but_for_what_it_loses(judge: Judge) -> None:
         assert ours.keys() - theirs.keys() <= LOST_BY_NNI, name
 
 
-#: Example → why NNI 3.0 cannot run what comes of it.
+#: Example → why NNI 3.0 cannot run its conversion.
 NOT_NNIS = {
     "v1-adl.yml": "NNI 3.0 has no adl",
     "v1-dlts.yml": "NNI 3.0 has no dlts",
@@ -214,7 +212,7 @@ NOT_NNIS = {
     "v1-frameworkcontroller-template.yml": "NNI 3.0 does not read templates",
     "v1-pai-password-jobfile.yml": "NNI 3.0 takes tokens alone",
 }
-#: Fields of the top level that change nothing, or that NNI 3.0 does not know.
+#: Top-level fields without effect, or unknown to NNI 3.0.
 MORE: dict[str, Any] = {
     "multiPhase": False,
     "multiThread": True,
@@ -226,14 +224,14 @@ MORE: dict[str, Any] = {
     "tunerPython": "python3",
     "description": "d",
 }
-#: Example → what is taken out of it: what the first format can do without and NNI 3.0's loader cannot.
+#: Example → removed fields: optional in the first format, but required by NNI 3.0's loader.
 LESS = {
     "v1-pai.yml": ("trial", "virtualCluster"),
     "v1-frameworkcontroller.yml": ("frameworkcontrollerConfig", "serviceAccountName"),
 }
 
 
-def test_nni_loads_what_is_printed(judge: Judge, tmp_path: Path) -> None:
+def test_nni_loads_printed_configs(judge: Judge, tmp_path: Path) -> None:
     names = sorted(path.name for path in EXAMPLES.glob("*.yml") if "trainingServicePlatform" in path.read_text())
     printed = []
     for name in names:

@@ -1,5 +1,7 @@
-"""What `nnictl experiment export` writes, upstream's on an endpoint of ours and our own: ours has all that
-upstream's has, and more."""
+"""`nnictl experiment export`: our file contains everything that upstream's contains, and more.
+
+Upstream's command runs with an endpoint of ours.
+"""
 
 from __future__ import annotations
 
@@ -47,21 +49,21 @@ def test_exports_match_those_of_nni(line: CommandLine, warm_nni3: WarmPython, va
 
 
 def _theirs(line: CommandLine) -> dict[str, str]:
-    """That client sends what is for localhost to a proxy, too."""
+    """Without proxy variables: that client uses a proxy for localhost, too."""
     kept = {name: value for name, value in line.environment.items() if not name.lower().endswith("_proxy")}
     kept.pop("PYTHONPATH", None)
     return kept
 
 
 def _of_nni(ours: Path, theirs: Path) -> object:
-    """What upstream writes of our file: the trials that succeeded, without our fields."""
+    """The part of our file that upstream writes: succeeded trials, without our fields."""
     fields = {name for row in _read(theirs) for name in row}
     rows = [row for row in _read(ours) if row.get("status") == "SUCCEEDED"]
     return [{name: value for name, value in row.items() if name in fields} for row in rows]
 
 
 def _plain(value: object) -> object:
-    """Upstream writes results as texts of JSON, in lists of such texts too; we write them as JSON."""
+    """Parse upstream's results: it writes JSON texts and lists of these, where we write JSON."""
     if isinstance(value, str):
         with suppress(ValueError):
             return _plain(json.loads(value))
@@ -69,7 +71,7 @@ def _plain(value: object) -> object:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """Columns of NNI's CSV are in no order."""
+    """Rows without column order, because the columns of NNI's CSV are unordered."""
     text = file.read_text()
     rows = json.loads(text) if file.suffix == ".json" else list(csv.DictReader(text.splitlines()))
     plain = [{name: _plain(value) for name, value in row.items()} for row in rows]

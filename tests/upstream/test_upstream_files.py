@@ -1,4 +1,4 @@
-"""What the SDK writes when no command channel is set, as NNI 2.x always does: the bytes that the keeper has to read."""
+"""Files that the SDK writes without a command channel, as NNI 2.x always does; the keeper reads these bytes."""
 
 from __future__ import annotations
 

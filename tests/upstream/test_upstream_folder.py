@@ -1,4 +1,4 @@
-"""An experiment that NNI 3.0 itself ran and stopped: shown and continued by us."""
+"""Experiments that NNI 3.0 ran and stopped are shown and continued."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ nni.get_next_parameter()
 run = 2 if os.path.exists("again") else 1
 for step in range(4 - run):
     nni.report_intermediate_result(10 * run + step)
-    time.sleep(0.1)  # so that the two trials report by turns
+    time.sleep(0.1)  # so that the two trials report alternately
 nni.report_final_result(run)
 print("run", run)
 time.sleep(600 if run == 1 else 0)
@@ -43,14 +43,14 @@ time.sleep(600 if run == 1 else 0)
 
 @pytest.fixture
 def left(tmp_path: Path, warm_nni3: WarmPython) -> tuple[Path, str]:
-    """(home folder, id) of an experiment that NNI has done and stopped."""
+    """(home folder, id) of an experiment that NNI finished and stopped."""
     with Nni(tmp_path, warm_nni3.bin / "nnictl") as nni:
         return nni.home, _done(nni, warm_nni3.python)
 
 
 @pytest.fixture
 def killed(tmp_path: Path, warm_nni3: WarmPython) -> tuple[Nni, str, dict[str, Any]]:
-    """NNI after it was killed with two trials that had reported all; id of the experiment, what it had answered."""
+    """NNI, killed with two trials that had reported everything; experiment id and NNI's last answers."""
     nni = Nni(tmp_path, warm_nni3.bin / "nnictl")
     _create(nni, warm_nni3.python, LONG_TRIAL, trials=2)
     try:
@@ -86,7 +86,7 @@ def _daemon(home: Path) -> Daemon:
 
 
 def _noted(nni: Nni) -> tuple[int, int]:
-    """What NNI's tools need to reach it."""
+    """Environment in which NNI's tools find it."""
     entry = json.loads((nni.home / "nni-experiments" / ".experiment").read_text())[nni.id]
     return entry["pid"], entry["port"]
 
@@ -109,7 +109,7 @@ def test_experiment_still_run_by_nni_is_shown_and_not_touched(tmp_path: Path, wa
         assert nni.get("check-status")["status"] == "DONE"
 
 
-def test_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str]) -> None:
+def test_experiment_of_nni_is_shown_and_continues(left: tuple[Path, str]) -> None:
     home, id_ = left
     daemon = _daemon(home)
     with closing(sqlite3.connect(home / "nni-experiments" / id_ / "db" / "nni.sqlite")) as connection:
@@ -131,13 +131,13 @@ def test_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str]) -> None:
 
 
 def _results(daemon: Daemon, id_: str) -> dict[str, Any]:
-    """Final result by trial; each is the value its own parameters make."""
+    """Final result by trial; check that each matches the trial's parameters."""
     trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
     assert all(trial["finalValue"] == trial["parameters"]["x"] for trial in trials), trials
     return {trial["id"]: trial["finalValue"] for trial in trials}
 
 
-def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tuple[Nni, str, dict[str, Any]]) -> None:
+def test_unfinished_trials_rerun_and_keep_earlier_results(killed: tuple[Nni, str, dict[str, Any]]) -> None:
     nni, id_, answered = killed
     before = _files_of_trials(nni, id_)
     (nni.code / "again").touch()
@@ -163,7 +163,7 @@ def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tupl
 
 
 def _files_of_trials(nni: Nni, id_: str) -> dict[str, str]:
-    """As NNI left them: what is said in each."""
+    """Contents of the files that NNI left."""
     folder = nni.home / "nni-experiments" / id_ / "environments"
     return {str(path): path.read_text() for path in folder.glob("*/trials/*/trial.*")}
 

@@ -1,4 +1,4 @@
-"""The stand-in stands in front of the real nni on the path, and steps aside."""
+"""The stand-in package precedes the real nni on the path, and gives way to it."""
 
 from __future__ import annotations
 

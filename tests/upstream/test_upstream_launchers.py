@@ -56,8 +56,10 @@ SPACE = {
 
 
 class Hooked:
-    """A shell of a user of NNI, behind the hook. `folder`: theirs; the daemon has the default data directory.
-    `programs`: the folder of NNI's, first on their PATH."""
+    """A shell of an NNI user, with the hook installed.
+
+    `folder`: the user's home; the daemon uses the default data directory. `programs`: NNI's folder, first on PATH.
+    """
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
@@ -72,7 +74,7 @@ class Hooked:
         environment = launching.environment(self.folder / "home")
         environment["PATH"] = f"{self._bin}:{environment['PATH']}"
         hook = f'eval "$({shlex.quote(sys.executable)} -m nni_manager nni-hook)"'
-        # nothing of this environment's own may get into theirs
+        # exclude this environment's packages
         done = subprocess.run(
             ["sh", "-c", f"cd {launching.ROOT}; {hook}; cd {self.folder}; {command}"],
             env=environment,
@@ -138,7 +140,7 @@ def test_command_line_runs_resumes_views_and_stops(hooked: Hooked, config: str) 
     assert find_running(hooked.data) is None and list(hooked.listed()) == [id_]
 
 
-def test_a_signal_stops_one_experiment_and_no_other(hooked: Hooked) -> None:
+def test_signal_stops_only_one_experiment(hooked: Hooked) -> None:
     (hooked.folder / "experiment.yml").write_text(V2.replace("python3 trial.py", "sleep 1000"))
     other = launching.free_port()
     for port in (hooked.port, other):
@@ -162,13 +164,13 @@ def test_python_program_runs_and_resumes_its_experiment(hooked: Hooked) -> None:
 
 
 def _record_shape(record: dict[str, Any]) -> dict[str, str]:
-    """The fields of a record with the kinds of their values."""
+    """The fields of a record with the types of their values."""
     return {name: type(value).__name__ for name, value in sorted(record.items())}
 
 
-def test_every_launcher_makes_the_same_experiment(hooked: Hooked) -> None:
-    """The example as written for NNI, with NNI's SDK: by our own command line, by NNI's through the hook, in both
-    formats, and by `Experiment.run()` through the hook and on the stand-in."""
+def test_every_launcher_creates_the_same_experiment(hooked: Hooked) -> None:
+    """NNI's example with NNI's SDK: by our command line, by NNI's through the hook, in both formats, and by
+    `Experiment.run()` through the hook and on the stand-in."""
     for name, config in (("v1", V1), ("v2", V2)):
         (hooked.folder / f"{name}.yml").write_text(config)
     (hooked.folder / "program.py").write_text(launching.PROGRAM)
@@ -202,7 +204,7 @@ def test_every_launcher_makes_the_same_experiment(hooked: Hooked) -> None:
     assert all(shape == first for shape in shapes.values()), shapes
 
 
-def test_a_config_that_is_refused_says_why(hooked: Hooked) -> None:
+def test_refused_config_states_the_reason(hooked: Hooked) -> None:
     (hooked.folder / "experiment.yml").write_text(V2.replace("name: TPE", "name: NoSuchTuner"))
     told = hooked.shell(f"nnictl create -c experiment.yml --port {hooked.port}", fails=True)
     assert "NoSuchTuner" in told and "400" in told

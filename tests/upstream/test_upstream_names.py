@@ -1,4 +1,4 @@
-"""The stand-in beside NNI 3.0: its public names, what they take, canonical configs, and helpers for tuners."""
+"""The stand-in compared with NNI 3.0: public names, parameters, canonical configs, and helpers for tuners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["judge"]
 pytestmark = [pytest.mark.upstream, pytest.mark.timeout(240)]
 
 NAMES = str(Path(__file__).parent / "public_names.py")
-#: Packages of NNI that the stand-in leaves out as a whole → why.
+#: NNI packages that the stand-in omits → why.
 PACKAGES = {
     "nni.algorithms": "nni-manager has tuners and assessors of its own; to extend NNI's, install nni",
     "nni.compression": "model compression is not supported",
@@ -32,7 +32,7 @@ PACKAGES = {
 }
 _SEARCH = "neural architecture search is not supported"
 _INSIDE = "the inside of NNI's manager, trial or tuner process"
-#: Modules and names that are left out, alone or with all below → why.
+#: Omitted modules and names, alone or with everything below → why.
 LEFT_OUT = {
     **{f"nni.{name}": _SEARCH for name in ("choice", "uniform", "quniform", "loguniform", "qloguniform", "normal")},
     **{f"nni.{name}": _SEARCH for name in ("qnormal", "trace", "training_update", "shortcut_module")},
@@ -59,7 +59,7 @@ LEFT_OUT = {
     "nni.runtime.trial_command_channel": _INSIDE,
     "nni.runtime.tuner_command_channel": _INSIDE,
 }
-#: What must be there, whatever the table says.
+#: Required names, regardless of the table.
 NEEDED = (
     "nni.Experiment.resume",
     "nni.Experiment.view",
@@ -193,7 +193,7 @@ def test_helpers_for_tuners_give_what_nni_gives(nni3: Path, tmp_path: Path) -> N
 
 
 def _run(command: list[str], folder: Path, more: dict[str, str], given: object = None) -> Any:
-    """The JSON that a program prints."""
+    """JSON output of a program."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
     done = subprocess.run(command, cwd=folder, env=environment, input=json.dumps(given), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

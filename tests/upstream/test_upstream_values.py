@@ -1,4 +1,4 @@
-"""Whatever a trial may get and report is the same in every client: ours, the REST APIs, and NNI's own client."""
+"""Parameters and results of trials are equal in every client: ours, the REST APIs, and NNI's own client."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.upstream.warm_python import WarmPython
 
 pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
 
-#: NNI_VALUE_EXAMPLES=50 for as many experiments as a release is judged by; the first is the simplest.
+#: NNI_VALUE_EXAMPLES=50: the number of experiments for a release; the first is the simplest.
 EXAMPLES = int(os.environ.get("NNI_VALUE_EXAMPLES", "2"))
-#: One below the longest line of an outbox, with all that is around it.
+#: Length of a value whose outbox line is one below the maximum.
 LONG = 990_000
 TRIAL = """
 import nni, os, pickle
@@ -52,7 +52,7 @@ _spaces = st.dictionaries(
     min_size=1,
     max_size=4,
 )
-#: What is always among the results, and what it is as JSON.
+#: Results that are always included, and their JSON.
 ALWAYS = [
     (float("nan"), float("nan")),
     (float("inf"), float("inf")),
@@ -67,7 +67,7 @@ ALWAYS = [
 
 
 def _text(value: object) -> str:
-    """NaN is equal to itself, 1 is not 1.0, and names have an order."""
+    """Normal form for comparison: NaN equals itself, 1 differs from 1.0, and the order of names counts."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -177,7 +177,7 @@ found["export"] = [[one.trialJobId, one.parameter, one.value] for one in experim
 
 
 def _exported(seen: Upstream, file: Path) -> Path:
-    """The file that our command line writes; its ending says its form."""
+    """The file that our command line exports; its extension is the format."""
     command = [str(Path(sys.executable).with_name("nnictl")), "experiment", "export", seen.id, "--filename", str(file)]
     environment = {**os.environ, "NNI_MANAGER_DATA": str(seen.daemon.data)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -186,7 +186,7 @@ def _exported(seen: Upstream, file: Path) -> Path:
 
 
 def _check_csv(file: Path, trials: list[dict[str, Any]], results: list[Any]) -> None:
-    """A row for each trial, with a column for each parameter, and one for the result or for each of its entries."""
+    """A row per trial, with a column for each parameter, and for the result or each of its entries."""
     csv.field_size_limit(2**24)
     with file.open(encoding="utf-8", newline="") as opened:
         rows = {row["trialJobId"]: row for row in csv.DictReader(opened)}
@@ -203,7 +203,7 @@ def _check_csv(file: Path, trials: list[dict[str, Any]], results: list[Any]) -> 
 
 
 def _is_finite(value: object) -> bool:
-    """Whether it is JSON as its standard has it."""
+    """Whether the text is standard JSON."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""NNI 3.0's own web page, unmodified, in a browser against an endpoint of ours: what it shows agrees with our API."""
+"""NNI 3.0's own web page, unmodified, in a browser with an endpoint of ours: its values agree with our API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ while number > 4 and not os.path.exists(os.environ["GATE"]):
     time.sleep(0.1)
 nni.report_final_result({"default": x, "loss": number / 10})
 """
-#: 102 trials end at once, those after them report once more when a file is there, and then run on.
+#: 102 trials end at once; later ones report once more when a file exists, and then continue.
 MANY = """
 echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
 echo '{"type": "intermediate", "value": 0.5}' >> "$NNI_OUTBOX"
@@ -59,7 +59,7 @@ until [ -e "$GATE" ]; do sleep 0.2; done
 echo '{"type": "intermediate", "value": 0.875}' >> "$NNI_OUTBOX"
 exec sleep 1000
 """
-#: Trials by status, when nothing more happens before the gate opens.
+#: Trials by status until the gate opens.
 BEGUN = {"SUCCEEDED": 4, "FAILED": 1, "RUNNING": 2}
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "batch": {"_type": "choice", "_value": [16, 32]}}
 
@@ -85,7 +85,7 @@ class Site:
         await self.when(lambda state: {**state["counts"], **expected} == state["counts"])
 
     async def rest(self, path: str) -> Any:
-        """Our own API of the experiment."""
+        """The experiment in our own API."""
         return await asyncio.to_thread(self.daemon.call, "GET", f"/experiments/{self.id}{path}")
 
     async def nni(self, path: str) -> Any:
@@ -98,21 +98,21 @@ class Site:
         return sorted(found, key=lambda trial: int(trial["sequenceId"]))
 
     async def finals(self) -> dict[str, float]:
-        """The number that counts by trial."""
+        """Numeric result by trial."""
         values = {one["trialJobId"]: json.loads(one["value"]) for one in await self.nni("export-data")}
         return {id_: value["default"] if isinstance(value, dict) else value for id_, value in values.items()}
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """For all tests of this module."""
+    """The page for all tests of this module."""
     with running_daemon(tmp_path_factory.mktemp("shared"), "--port", "0") as daemon:
         yield daemon
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """For a test that asks for all experiments."""
+    """The page for a test that lists all experiments."""
     with running_daemon(tmp_path, "--port", "0") as daemon:
         yield daemon
 
@@ -121,7 +121,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 async def site(
     daemon: Daemon, browser: Browser, fronts: Fronts, prefix: str = "", **fields: Any
 ) -> AsyncIterator[Site]:
-    """Where an experiment was just created; it is stopped in the end."""
+    """A new experiment, which is stopped at the end."""
     folder = _folder(daemon)
     id_ = await asyncio.to_thread(_create, daemon, folder, prefix, **fields)
     async with looked_at(daemon, browser, fronts, id_, folder) as found:
@@ -146,7 +146,7 @@ def _stop(daemon: Daemon, id_: str) -> None:
 
 @pytest.fixture(scope="module")
 def under_way(shared: Daemon) -> tuple[str, Path]:
-    """(id, folder) of an experiment for tests that only look at it: as `begun` says, and nothing happens in it."""
+    """(id, folder) of an experiment for read-only tests, in the state `begun`."""
     folder = _folder(shared)
     id_ = _create(shared, folder, "my/pre")
     shared.wait_for(id_, lambda state: {**state["counts"], **BEGUN} == state["counts"])
@@ -154,7 +154,7 @@ def under_way(shared: Daemon) -> tuple[str, Path]:
 
 
 def _folder(daemon: Daemon) -> Path:
-    """A new one, for the code of an experiment and what is seen of it."""
+    """A new folder for the code of an experiment."""
     return Path(tempfile.mkdtemp(dir=daemon.data.parent))
 
 
@@ -257,7 +257,7 @@ async def test_charts_show_every_trial(
 
 
 async def _full_lines(page: Any) -> dict[str, list[float]]:
-    """The page asks for intermediate results on its own clock: the first drawing may lack a trial's."""
+    """The page requests intermediate results on its own schedule: the first drawing may lack a trial's."""
     async with asyncio.timeout(30):
         while not all((lines := {line["name"]: line["data"] for line in await page.series()}).values()):
             await page.page.wait_for_timeout(200)
@@ -348,7 +348,7 @@ async def _add_like(site: Site, trial: dict[str, Any]) -> None:
     await page.button("OK").click()
 
 
-async def test_missing_tensorboard_is_told(
+async def test_missing_tensorboard_is_reported(
     shared: Daemon, browser: Browser, fronts: Fronts, under_way: tuple[str, Path]
 ) -> None:
     async with looked_at(shared, browser, fronts, *under_way) as found:
@@ -415,14 +415,14 @@ async def test_page_follows_the_experiment(shared: Daemon, browser: Browser, fro
         await expect(page.rows()).to_have_count(4)
         found.gate.touch()
         await found.when(lambda state: state["status"] == "DONE")
-        await expect(page.page.locator(".status-text")).to_have_text("DONE")  # by itself, within 10 seconds
+        await expect(page.page.locator(".status-text")).to_have_text("DONE")  # automatically, within 10 seconds
         await page.shows(page.page.locator(".trialCount"), "8/8")
         await expect(page.rows()).to_have_count(7)
         assert await page.count("Succeeded") == "7"
 
 
 async def test_page_shows_more_than_a_hundred_trials(shared: Daemon, browser: Browser, fronts: Fronts) -> None:
-    """The page then asks for the latest results of all and for those of twenty trials at a time."""
+    """The page then requests the latest results of all trials, and those of twenty trials at a time."""
     async with site(
         shared, browser, fronts, trialCommand="sh many.sh", trialConcurrency=8, maxTrialNumber=109
     ) as found:
@@ -465,7 +465,7 @@ async def _until_reported(site: Site, running: list[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_done_experiment_is_shown_and_viewed_when_it_was_stopped(
+async def test_done_experiment_is_shown_and_viewed_after_its_stop(
     shared: Daemon, browser: Browser, fronts: Fronts
 ) -> None:
     async with site(shared, browser, fronts, maxTrialNumber=4) as found:

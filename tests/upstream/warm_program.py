@@ -1,7 +1,7 @@
-"""A process that stands for a program of NNI's Python, which runs in a fork of the server: it has the same input,
-output, folder, environment and end, and passes on the signals that ask it to end.
+"""A process that represents a program of NNI's Python, which runs in a fork of the server.
 
-Killed outright, it leaves the fork behind, as `tests.live_daemon.end_all` finds by its environment.
+Both have the same input, output, folder, environment and exit status. It forwards termination signals. A kill leaves a
+fork, which `tests.live_daemon.end_all` finds by its environment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(server: str, python: str, before: Sequence[str]) -> NoReturn:
 
 
 def _program(words: Sequence[str]) -> list[str] | None:
-    """A script, `-m` and a module, or `-c` and code; None: the interpreter has options, or nothing to run."""
+    """A script, `-m` and a module, or `-c` and code; None: other options, or nothing to run."""
     if words[:1] and words[0] in ("-c", "-m"):
         return list(words[:2]) if len(words) > 1 else None
     return [words[0]] if words and not words[0].startswith("-") else None
@@ -70,7 +70,7 @@ def _pass_on(pid: int, number: int) -> None:
 
 
 def _end_as(status: int) -> NoReturn:
-    """`status`: as `waitpid` has it."""
+    """`status`: from `waitpid`."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)

@@ -1,7 +1,7 @@
-"""The Python of the real `nni`, which has imported already what `nni` imports of others: each program is a fork of it.
+"""The Python of the real `nni` with third-party modules already imported; each program is a fork of it.
 
-Importing them takes two seconds a process. `nni` itself is imported by each program anew, in its own environment. Who
-starts `python3`, `python` or `nnictl` of the folder `bin` gets a fork: see `warm_program`.
+Importing them takes two seconds. Each program imports `nni` itself, in its own environment. `python3`, `python` and
+`nnictl` in the folder `bin` start forks: see `warm_program`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from tests import bare_python, nni3
 
-#: Seconds that a program may take.
+#: Maximum duration of a program in seconds.
 _PATIENCE_S = 120.0
-#: Programs that are ordered at the same time.
+#: Maximum number of concurrent requests.
 _WAITING = 64
 _SERVER = "import sys; sys.path.insert(0, {root!r}); from tests.upstream.warm_server import main; main({number})"
-#: With as little as Python can start with.
+#: Starts Python with as few modules as possible.
 _PROGRAM = """#!{bare} -IS
 import sys
 sys.path.insert(0, {root!r})
@@ -31,7 +31,7 @@ main({path!r}, {python!r}, {before!r})
 
 
 class WarmPython:
-    """`bin`: the folder of its programs, which goes first on a PATH."""
+    """`bin`: the folder of its programs, first on PATH."""
 
     def __init__(self, folder: Path) -> None:
         self.bin = folder
@@ -53,8 +53,8 @@ class WarmPython:
 
 @contextmanager
 def warm_python(python: Path) -> Iterator[WarmPython]:
-    """Its programs end by themselves."""
-    # threads of numerical libraries do not come along into a fork
+    """Its programs exit on their own."""
+    # forks do not contain threads of numerical libraries
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory(prefix="nni-warm-") as folder:

@@ -1,4 +1,4 @@
-"""In the Python of the real `nni`: forks itself for each program that is ordered."""
+"""Runs in the Python of the real `nni`, and forks itself for each requested program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.upstream.patience import give_patience
 
 
 def main(listening: int) -> None:
-    """`listening`: a descriptor. Programs have nothing of ours on their path; what is ours was imported by now."""
+    """`listening`: a descriptor. Our modules are already imported, and not on the path of programs."""
     del sys.path[0]
     exec(f"import {IMPORTED}", {})
     assert len(os.listdir("/proc/self/task")) == 1, "threads do not come along into a fork"

@@ -1,4 +1,4 @@
-"""A manager, and a client of its pages."""
+"""A manager and a client of its pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 @pytest.fixture
 async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    """Behind the guard, as in the daemon."""
+    """The pages behind the guard, as in the daemon."""
     pages = create_pages(
         PagesContext(
             commands=world.commands,

@@ -1,4 +1,4 @@
-"""A training service with two machines, whose GPUs stand in the daemon's ledger as keepers would have told."""
+"""A training service with two machines; their GPUs are in the daemon's ledger, like reports of keepers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST, SECOND = "ssh:me@hostA:22", "ssh:me@hostB:22"
 
 
 class OnMachines(Acted):
-    """Its machines are those of its section."""
+    """A service with the machines of its section."""
 
     changeable = frozenset({"machineList"})
 
@@ -61,7 +61,7 @@ def section(*hosts: str) -> dict[str, Any]:
 
 
 def occupy(world: World, experiment_id: str, trial_id: str) -> None:
-    """Of hostA: GPU 0 has the trial, 1 is free, 2 is another's, 3 is broken. hostB's cannot be read. One waits."""
+    """GPUs of hostA: 0 has the trial, 1 is free, 2 is used by others, 3 is broken. hostB is unreadable. One waits."""
     places = world.commands.connections.shared_object(Places)
     first = places.machine(KeeperMachine(name=f"remote:{FIRST}", title="hostA", places=None))
     second = places.machine(KeeperMachine(name=f"remote:{SECOND}", title="hostB", places=None))

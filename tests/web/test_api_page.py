@@ -1,4 +1,4 @@
-"""The page that documents the API: every call and model of the OpenAPI document, and nothing from elsewhere."""
+"""The page that documents the API: every call and model of the OpenAPI document, nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_every_call_and_model_is_on_the_page(visitor: httpx.AsyncClient, w
         assert all(" ".join(one["summary"].split()) in page.text for one in operations.values())
 
 
-async def test_every_link_within_the_page_leads_somewhere(visitor: httpx.AsyncClient) -> None:
+async def test_every_link_within_the_page_has_a_target(visitor: httpx.AsyncClient) -> None:
     page = await get(visitor, "/docs")
     ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     within = [link for link in page.values("a", "href") if link.startswith("#")]
@@ -43,18 +43,18 @@ async def test_nothing_comes_from_elsewhere(visitor: httpx.AsyncClient) -> None:
     assert "unsafe-eval" not in answer.headers["content-security-policy"]
 
 
-async def test_the_head_of_every_page_leads_there(visitor: httpx.AsyncClient) -> None:
+async def test_heading_of_every_page_links_to_the_api_page(visitor: httpx.AsyncClient) -> None:
     assert "/docs" in (await get(visitor, "/")).values("a", "href")
 
 
-async def test_pages_without_a_description_say_where_it_is(world: World) -> None:
+async def test_address_without_a_description_names_the_service(world: World) -> None:
     analysis: Analysis = world.analysis
     pages = create_pages(PagesContext(commands=world.commands, version="1", analysis=analysis))
     async with world.calling(create_application(world.context, pages=pages)) as client:
         assert "nni-manager serve" in (await get(client, "/docs", 404)).text
 
 
-def test_types_in_words() -> None:
+def test_schema_types_are_shown_as_text() -> None:
     schemas = {
         "many": {"type": "array", "items": {"$ref": "#/components/schemas/Trial"}},
         "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
@@ -73,7 +73,7 @@ def test_types_in_words() -> None:
     assert api_page.types(schemas["many"])[1] == ("Trial", "Trial")
 
 
-async def test_parameters_and_fields_say_that_they_are_required(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_required_parameters_and_fields_are_marked(visitor: httpx.AsyncClient, world: World) -> None:
     document = create_api(world.context).openapi()
     page = (await visitor.get("/docs")).text
     calls = [call for operations in document["paths"].values() for call in operations.values()]

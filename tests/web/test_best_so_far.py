@@ -1,4 +1,4 @@
-"""The best result so far as a drawing: of notebooks, and of the overview without JavaScript."""
+"""The SVG of the best result so far, for notebooks and the overview without JavaScript."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(("maximize", "best"), [(True, 3.0), (False, 1.0)])
-def test_the_drawing_follows_the_direction(maximize: bool, best: float) -> None:
+def test_drawing_follows_the_direction(maximize: bool, best: float) -> None:
     points = [(0, 2.0, True), (1, 1.0, True), (2, 3.0, True)]
     assert best_so_far._steps(points, maximize=maximize)[-1] == (2, best)
     drawn = best_so_far.drawing(points, maximize=maximize)
     assert drawn.count("<circle") == 3 and "<polyline" in drawn
 
 
-def test_there_is_no_drawing_without_a_result_and_a_point_for_a_single_one() -> None:
+def test_drawing_is_empty_without_results() -> None:
     assert best_so_far.drawing([(0, None, True), (1, "NaN", True), (2, float("nan"), True)], maximize=True) == ""
     assert best_so_far.drawing([(0, 1.0, True)], maximize=True).count("<circle") == 1
 
@@ -33,11 +33,11 @@ def test_line_of_the_best_skips_results_that_cannot_be_the_best() -> None:
     assert best_so_far.drawing(points[:1], maximize=True).count("<circle") == 1
 
 
-def test_the_image_says_that_there_is_no_result() -> None:
+def test_image_without_results_has_a_message() -> None:
     assert "no result yet" in "".join(ElementTree.fromstring(best_so_far.image([], maximize=True)).itertext())
 
 
-async def test_the_image_is_a_file_of_its_own_and_follows_the_filters(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_image_is_standalone_and_follows_the_filters(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded", extra_trials=7)
     answers = [await visitor.get(f"/experiments/seeded/best-so-far.svg{query}") for query in ("", "?status=FAILED")]
     assert {answer.headers["Content-Type"].partition(";")[0] for answer in answers} == {"image/svg+xml"}
@@ -46,9 +46,7 @@ async def test_the_image_is_a_file_of_its_own_and_follows_the_filters(visitor: h
     assert counts[0] > counts[1] == 0
 
 
-async def test_the_overview_shows_the_image_to_readers_without_scripts_alone(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
+async def test_overview_shows_the_image_only_without_scripts(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     html = (await visitor.get("/experiments/seeded?status=FAILED&page=2")).text
     within = html.partition("<noscript>")[2].partition("</noscript>")[0]

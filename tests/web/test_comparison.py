@@ -1,4 +1,4 @@
-"""Experiments side by side: what differs first, refusals, the form that chooses them."""
+"""Experiments side by side: differences first, refusals, and the selection form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def two(world: World) -> None:
     await world.add("second", experimentName="two", maxTrialNumber=20, extra_trials=3)
 
 
-async def test_what_differs_comes_before_what_came_of_them(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_differences_come_before_results(visitor: httpx.AsyncClient, world: World) -> None:
     await two(world)
     page = await get(visitor, "/compare-experiments?ids=first,second")
     for words in ("maxTrialNumber 10 20", "best result 0.875 0.875", "trials WAITING", "identical fields are hidden"):
@@ -26,10 +26,10 @@ async def test_what_differs_comes_before_what_came_of_them(visitor: httpx.AsyncC
     assert page.text.index("maxTrialNumber") < page.text.index("best result")
     assert "trialConcurrency" not in page.text
     everything = await get(visitor, "/compare-experiments?ids=first,second&all=1")
-    assert "trialConcurrency" in everything.text and "only what differs" in everything.text
+    assert "trialConcurrency" in everything.text and "show only differences" in everything.text
 
 
-async def test_the_chart_knows_its_experiments(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_chart_has_its_experiments(visitor: httpx.AsyncClient, world: World) -> None:
     await two(world)
     (told,) = (await get(visitor, "/compare-experiments?ids=second,first")).values("figure", "data-experiments")
     assert json.loads(told) == [{"id": "second", "name": "two"}, {"id": "first", "name": "one"}]
@@ -42,8 +42,8 @@ async def test_secrets_are_masked(visitor: httpx.AsyncClient, world: World) -> N
     assert "trainingService.token" in answer.text and "s3cret" not in answer.text
 
 
-async def test_fewer_than_two_are_chosen_in_a_form(visitor: httpx.AsyncClient, world: World) -> None:
-    assert "fewer than two" in (await get(visitor, "/compare-experiments")).text
+async def test_fewer_than_two_ids_show_the_form(visitor: httpx.AsyncClient, world: World) -> None:
+    assert "A comparison needs two experiments" in (await get(visitor, "/compare-experiments")).text
     await two(world)
     page = await get(visitor, "/compare-experiments?ids=second,second")
     assert sorted(page.values("input", "value")) == ["first", "second"]
@@ -54,14 +54,14 @@ async def test_fewer_than_two_are_chosen_in_a_form(visitor: httpx.AsyncClient, w
 
 @pytest.mark.parametrize(
     ("ids", "status", "words"),
-    [("first,a/b", 404, "is no experiment id"), ("first,gone", 404, "gone"), ("a,b,c,d,e,f", 400, "at most 5")],
+    [("first,a/b", 404, "is not an experiment id"), ("first,gone", 404, "gone"), ("a,b,c,d,e,f", 400, "at most 5")],
 )
 async def test_refusals_say_why(visitor: httpx.AsyncClient, world: World, ids: str, status: int, words: str) -> None:
     await two(world)
     assert words in (await get(visitor, f"/compare-experiments?ids={ids}", status)).text
 
 
-async def test_one_that_cannot_be_read_leaves_the_others(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_unreadable_experiment_does_not_hide_the_others(visitor: httpx.AsyncClient, world: World) -> None:
     await two(world)
     (await world.add("vanished")).remove()
     page = await get(visitor, "/compare-experiments?ids=vanished,first,second")

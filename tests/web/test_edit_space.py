@@ -1,4 +1,4 @@
-"""The search space in the form that changes an experiment: old and new value first, refusals, the change."""
+"""The search space in the edit form: confirmation with old and new value, refusals, the change."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OLD = {"x": {"_type": "uniform", "_value": [0, 1]}, "y": {"_type": "choice", "_v
 NEW = {"x": {"_type": "uniform", "_value": [0, 5]}, "z": {"_type": "choice", "_value": ["a"]}}
 
 
-async def test_each_parameter_that_changes_is_shown_then_changed(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_changed_parameters_are_shown_then_applied(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, searchSpace=OLD, maxTrialNumber=7)
     assert "_value" in (await get(visitor, f"/experiments/{id_}/edit")).text
     asked = Page((await visitor.post(f"/experiments/{id_}/edit", data={"searchSpace": json.dumps(NEW)})).text)
     for words in ('[0, 1]} {"_type": "uniform", "_value": [0, 5]}', "[1, 2]} absent", "searchSpace.z absent"):
         assert words in asked.text, words
-    assert "maxTrialNumber 7" not in asked.text, "what is not sent stays"
+    assert "maxTrialNumber 7" not in asked.text, "fields that are not sent are unchanged"
     described = f"/api/v1/experiments/{id_}"
     assert (await visitor.get(described)).json()["config"]["searchSpace"] == OLD
     sent = await visitor.post(f"/experiments/{id_}/edit", data={"searchSpace": json.dumps(NEW), "sure": "1"})
@@ -31,20 +31,18 @@ async def test_each_parameter_that_changes_is_shown_then_changed(visitor: httpx.
     assert (config["searchSpace"], config["maxTrialNumber"]) == (NEW, 7)
 
 
-async def test_the_same_space_in_other_words_is_no_change(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_reformatted_space_is_not_a_change(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, searchSpace=OLD)
     turned = json.dumps(dict(reversed(OLD.items())), indent=4).replace("\n", "\r\n")
     answer = await visitor.post(f"/experiments/{id_}/edit", data={"searchSpace": turned})
-    assert answer.status_code == 200 and "This is going to change" not in answer.text
+    assert answer.status_code == 200 and "Changes:" not in answer.text
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [("{", "is not JSON"), ("[]", "must be a JSON object"), ("", "is not JSON"), ('{"x": {"_type": "no"}}', "x")],
 )
-async def test_what_is_no_search_space_is_refused(
-    visitor: httpx.AsyncClient, world: World, text: str, words: str
-) -> None:
+async def test_invalid_search_space_is_refused(visitor: httpx.AsyncClient, world: World, text: str, words: str) -> None:
     id_ = await create(world, visitor, searchSpace=OLD)
     answer = await visitor.post(f"/experiments/{id_}/edit", data={"searchSpace": text, "sure": "1"})
     assert answer.status_code == 400 and words in Page(answer.text).text

@@ -1,4 +1,4 @@
-"""The list of experiments: filter, order, pages and archive from the index; names, notes and deleting by forms."""
+"""The list of experiments: filter, order, pages and archive from the index; forms for labels and deleting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
 
 
 async def many(world: World, count: int, directory: Path = Path("/elsewhere")) -> None:
-    """Closed experiments in the index alone: without folders, so that none can be opened."""
+    """Closed experiments only in the index, without folders, so that none can be opened."""
     await world.add("seeded")
     seeded = await world.supervisor.index.read(lambda c: index.get(c, "seeded"))
 
@@ -54,12 +54,12 @@ async def many(world: World, count: int, directory: Path = Path("/elsewhere")) -
 
 
 async def shown(visitor: httpx.AsyncClient, query: str = "") -> list[str]:
-    """The ids on a page of the list, in its order."""
+    """The ids on a page of the list, in order."""
     links = (await get(visitor, f"/?{query}")).values("a", "id")
     return [link.removeprefix("open-") for link in links if link.startswith("open-")]
 
 
-async def test_a_thousand_experiments_are_filtered_ordered_and_paged_without_opening_one(
+async def test_thousand_experiments_are_listed_without_opening_one(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await many(world, 1000)
@@ -75,7 +75,7 @@ async def test_a_thousand_experiments_are_filtered_ordered_and_paged_without_ope
     assert (await shown(visitor, "sort=duration"))[:2] == ["e00000", "e00001"]
     assert (await shown(visitor, "sort=name"))[:2] == ["e00001", "e00101"]
     assert len(await shown(visitor, "tag=paper&page=2")) == 50
-    assert await shown(visitor, "q=new+data") == ["e00007"], "every word, in any case, in notes as well"
+    assert await shown(visitor, "q=new+data") == ["e00007"], "every word, ignoring case, also in notes"
     assert (await shown(visitor, "q=grid-99&status=DONE&platform=openpai"))[-1] == "e00099"
     assert await shown(visitor, "q=grid&status=STOPPED") == []
     page = await get(visitor, "/?platform=remote")
@@ -85,7 +85,7 @@ async def test_a_thousand_experiments_are_filtered_ordered_and_paged_without_ope
     assert any("page=2" in href and "platform=remote" in href for href in page.values("a", "href"))
 
 
-async def test_orders_by_results_read_each_once_and_look_for_few_folders_beside_the_loop(
+async def test_order_by_result_parses_each_once_outside_the_loop(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await many(world, 5000, world.data)
@@ -109,12 +109,12 @@ async def test_orders_by_results_read_each_once_and_look_for_few_folders_beside_
     assert here not in looked and 0 < len(looked) <= 3 * 50
 
 
-async def test_a_name_that_shows_as_nothing_is_linked_by_its_id(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_invisible_name_is_linked_by_its_id(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded", experimentName="\u200b")
     assert "><bdi>seeded</bdi></a>" in (await visitor.get("/")).text
 
 
-async def test_archived_ones_are_hidden_unless_asked_for(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_archived_experiments_are_hidden_by_default(visitor: httpx.AsyncClient, world: World) -> None:
     for id_ in ("first", "second"):
         await world.add(id_)
     answer = await visitor.post("/experiments/first/archive", data={"archived": "1", "list": "q=digits"})
@@ -140,10 +140,10 @@ async def test_name_notes_and_tags_are_changed_in_a_form(visitor: httpx.AsyncCli
     assert page.text.count("renamed") >= 2 and "first line" in page.text and "/?tag=gpu" in page.values("a", "href")
     wrong = await visitor.post("/experiments/closed1/about", data={"name": "n", "tags": "x" * 41, "notes": "kept"})
     assert wrong.status_code == 400 and "1 to 40 characters" in wrong.text and "kept" in wrong.text
-    assert "renamed" in (await get(visitor, "/experiments/closed1/about")).text, "nothing of it is stored"
+    assert "renamed" in (await get(visitor, "/experiments/closed1/about")).text, "nothing is stored"
 
 
-async def test_what_was_typed_stays_when_it_cannot_be_stored_now(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_typed_text_remains_if_it_cannot_be_stored(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("closed1")
     typed = {"name": "renamed", "tags": "paper", "notes": "an hour of thoughts"}
     other = Ownership(folder.lock, "the folder")
@@ -157,15 +157,15 @@ async def test_what_was_typed_stays_when_it_cannot_be_stored_now(visitor: httpx.
         assert "an hour of thoughts" in answer.text and 'value="paper"' in answer.text and 'role="alert"' in answer.text
 
 
-async def test_deleting_says_what_goes_and_asks(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_delete_names_what_it_removes_and_asks(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     page = await get(visitor, "/experiments/seeded/delete")
-    assert str(folder.path) in page.text and "cannot be brought back" in page.text and folder.path.exists()
+    assert str(folder.path) in page.text and "cannot be undone" in page.text and folder.path.exists()
     answer = await visitor.post("/experiments/seeded/delete")
     assert (answer.status_code, answer.headers["Location"]) == (303, "/") and not folder.path.exists()
     assert await shown(visitor) == []
     open_id = await create(world, visitor)
-    assert "Stop it first" in (await get(visitor, f"/experiments/{open_id}/delete")).text
+    assert "Stop it before you delete it" in (await get(visitor, f"/experiments/{open_id}/delete")).text
     assert (await visitor.post(f"/experiments/{open_id}/delete")).status_code == 409
 
 
@@ -186,11 +186,11 @@ async def test_rows_have_the_buttons_of_their_state(visitor: httpx.AsyncClient, 
     ("query", "words"),
     [("sort=size", "sort:"), ("status=BUSY", "status:"), ("archived=yes", "archived:"), ("page=0", "page:")],
 )
-async def test_a_wrong_query_is_refused_in_a_sentence(visitor: httpx.AsyncClient, query: str, words: str) -> None:
+async def test_invalid_query_is_refused_with_a_reason(visitor: httpx.AsyncClient, query: str, words: str) -> None:
     assert words in (await get(visitor, f"/?{query}", 400)).text
 
 
-async def test_the_first_page_has_commands_and_a_form(visitor: httpx.AsyncClient) -> None:
+async def test_empty_list_has_commands_and_a_form(visitor: httpx.AsyncClient) -> None:
     page = await get(visitor, "/")
     copied = page.values("button", "data-copy")
     assert len(copied) == 3 and all(command.startswith("nnictl ") for command in copied)

@@ -1,4 +1,4 @@
-"""The page of failures: ways of failing, their trials, where they happen, the log of an example."""
+"""The page of failures: kinds of failure, their trials, parameter ranges, the log of an example."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = "USER_CODE, exit code 1: ValueError: <b>#</b>"
 LINE = "ValueError: <b>7</b>"
 
 
-async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_each_kind_of_failure_has_a_row(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded", extra_trials=3)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET failure_key = ?, last_words = ? WHERE id = 'fails'", (KEY, LINE))
@@ -28,7 +28,7 @@ async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world
         )
     page = await get(visitor, "/experiments/seeded/failures")
     for words in (
-        "2 trials, 1 way of failing",
+        "2 trials, 1 kind of failure",
         f"2 × {LINE}",
         "trial 3",
         "trial 6",
@@ -41,24 +41,24 @@ async def test_ways_of_failing_have_a_row_each(visitor: httpx.AsyncClient, world
     assert "Failures 1" in page.text or "Failures 2" in page.text
     found = await get(visitor, table)
     assert "fails" in found.text and "e0001" in found.text and "good1" not in found.text
-    assert "Others like it" in (await get(visitor, "/experiments/seeded/trials/3")).text
+    assert "Trials with the same failure" in (await get(visitor, "/experiments/seeded/trials/3")).text
 
 
-async def test_without_a_failure_the_page_says_so(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_page_without_failures_has_a_message(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE trials SET status = 'SUCCEEDED' WHERE status = 'FAILED'")
     assert "No trial has failed." in (await get(visitor, "/experiments/seeded/failures")).text
 
 
-async def test_failed_trials_without_a_reason_are_told_of(visitor: httpx.AsyncClient, world: World) -> None:
-    """As those of folders that NNI wrote."""
+async def test_failed_trials_without_a_reason_are_counted(visitor: httpx.AsyncClient, world: World) -> None:
+    """Like trials in folders of NNI."""
     await world.add("seeded")
     page = await get(visitor, "/experiments/seeded/failures")
-    assert "1 failed trial has no reason on record" in page.text and "No trial has failed." not in page.text
+    assert "1 failed trial has no recorded reason" in page.text and "No trial has failed." not in page.text
 
 
-async def test_without_an_answer_the_page_says_why(
+async def test_missing_answer_is_explained(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object) -> None:
@@ -67,5 +67,5 @@ async def test_without_an_answer_the_page_says_why(
     await world.add("seeded")
     monkeypatch.setattr(Analysis, "ask", refuse)
     page = await get(visitor, "/experiments/seeded/failures")
-    assert "They cannot be grouped now: its process ended with signal 9" in page.text
+    assert "Failures cannot be grouped now: its process ended with signal 9" in page.text
     assert "0.875" in (await get(visitor, "/experiments/seeded/trials/0")).text

@@ -1,4 +1,4 @@
-"""Values formatted for people."""
+"""Formatted values."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.unit
         ('"' + "é" * 100 + '"', "é" * 59 + "…"),
     ],
 )
-def test_results_are_their_number_or_themselves(json: str | None, text: str) -> None:
+def test_results_are_shown_as_number_or_text(json: str | None, text: str) -> None:
     assert formats.result(json) == text
 
 
-def test_parameters_without_names_stand_alone() -> None:
+def test_parameters_without_names_have_an_empty_name() -> None:
     assert formats.parameters({"a": 1, "b": {"c": "ü"}}) == [("a", "1"), ("b.c", "ü")]
     assert formats.parameters([1, 2]) == [("", "[1, 2]")]
 

@@ -1,4 +1,4 @@
-"""Name, notes and tags on the pages of an open experiment, each of which is made once for all its readers."""
+"""Name, notes and tags on the shared pages of an open experiment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("fields", [{"tags": ["paper"]}, {"notes": "seed 7"}, {"experimentName": "renamed"}])
-async def test_what_was_saved_is_on_the_next_page(
+async def test_saved_labels_are_on_the_next_page(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
-    """Another reader gets the page just before the list's database has it."""
+    """Another reader gets the page just before the change is in the list's database."""
     id_ = await create(world, visitor)
     await shown(visitor, id_, lambda one: [service["status"] for service in one["services"]] == ["up"])
     monkeypatch.setattr(shared_pages, "_FRESH_S", 60)

@@ -1,4 +1,4 @@
-"""The end of a log as events: what grows, shrinks, is missing, is written too fast, or is elsewhere."""
+"""The end of a log as events: growing, shrinking, missing, fast and remote logs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ async def look(tail: LogTail) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "text", ["", "0.1", "0.1.parameter.cfg", "0.1.../stdout", "x.1.stdout", "0.-1.stdout", "²..stdout"]
 )
-def test_what_names_no_log_is_refused(text: str) -> None:
+def test_invalid_log_name_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^log: "):
         LogName.parse(text)
 
 
-async def test_what_grows_is_sent_once(world: World) -> None:
+async def test_new_output_is_sent_once(world: World) -> None:
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     stdout.write_bytes("aé".encode()[:2])
     tail = LogTail(world.commands, "seeded", STDOUT)
@@ -52,7 +52,7 @@ async def test_what_grows_is_sent_once(world: World) -> None:
     assert (third["offset"], third["text"]) == (0, "new")
 
 
-async def test_of_what_is_written_too_fast_the_end_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_end_of_fast_output_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_page, "TAIL_BYTES", 4)
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     tail = LogTail(world.commands, "seeded", STDOUT)
@@ -63,7 +63,7 @@ async def test_of_what_is_written_too_fast_the_end_is_sent(world: World, monkeyp
     assert (second["offset"], second["text"], second["size"]) == (14, "efgh", 18)
 
 
-async def test_what_is_missing_is_said_once(world: World) -> None:
+async def test_missing_log_is_reported_once(world: World) -> None:
     folder = (await world.add("seeded")).trials / "good1"
     tail = LogTail(world.commands, "seeded", LogName(0, 1, "trial.log"))
     (missing,) = await look(tail)
@@ -74,11 +74,9 @@ async def test_what_is_missing_is_said_once(world: World) -> None:
     assert unknown["trouble"] == "there is no trial number 99"
 
 
-async def test_a_log_elsewhere_is_read_on_and_its_copy_here_from_its_own_beginning(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_remote_log_is_continued_from_its_local_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
-    stdout.write_bytes(b"456789")  # the kept end
+    stdout.write_bytes(b"456789")  # the stored end
 
     class Elsewhere:
         is_here = False
@@ -110,7 +108,7 @@ async def test_a_log_elsewhere_is_read_on_and_its_copy_here_from_its_own_beginni
     assert [(one["offset"], one["text"]) for one in await look(tail)] == [(0, "456789")]
 
 
-async def test_a_reader_is_woken_and_nothing_is_read_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reader_is_woken_and_nothing_is_read_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_page, "_HERE_S", 0.0)
     stdout = (await world.add("seeded")).trials / "good1" / "stdout"
     tail, news = LogTail(world.commands, "seeded", STDOUT), asyncio.Event()
@@ -124,10 +122,8 @@ async def test_a_reader_is_woken_and_nothing_is_read_ahead(world: World, monkeyp
     await asyncio.wait({following})
 
 
-async def test_a_page_of_a_closed_experiment_gets_the_log_before_the_last_state(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
-    """A page closes the stream when the state says that the experiment is closed."""
+async def test_closed_experiment_sends_its_log_before_the_last_state(visitor: httpx.AsyncClient, world: World) -> None:
+    """A page closes the stream after a state with a closed experiment."""
     await world.add("seeded")
     text = (await visitor.get("/experiments/seeded/stream?log=0.1.stdout")).text
     assert text.index("event: log") < text.index("event: state") and "0123456789" in text

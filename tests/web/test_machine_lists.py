@@ -1,4 +1,4 @@
-"""Machines drained and added for all open experiments: no change is lost, and one that is refused stops no other."""
+"""Draining and adding machines for all open experiments: no change is lost, and a refusal does not stop others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def on_machines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Entrance(asyncio.Lock):
-    """A lock that tells of those that want it."""
+    """A lock that reports waiting tasks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def draining(key: str) -> dict[str, str]:
     return {"platform": "remote", "machine": key, "drain": "1"}
 
 
-async def test_changes_at_the_same_time_lose_nothing(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_concurrent_changes_are_all_kept(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, trainingService=gpu_service.section("hostA", "hostB"))
     experiment = world.commands.at_work(id_)
     assert experiment is not None
@@ -61,7 +61,7 @@ async def test_changes_at_the_same_time_lose_nothing(visitor: httpx.AsyncClient,
 
 
 def find_wrong(monkeypatch: pytest.MonkeyPatch, *experiments: str) -> None:
-    """The preflight refuses these experiments; without any, all of them."""
+    """The preflight refuses these experiments; by default all."""
 
     async def preflight(self: Any) -> list[PreflightFinding]:
         if experiments and self.host.experiment_id not in experiments:
@@ -71,7 +71,7 @@ def find_wrong(monkeypatch: pytest.MonkeyPatch, *experiments: str) -> None:
     monkeypatch.setattr(OnMachines, "preflight", preflight)
 
 
-async def test_a_machine_that_is_broken_is_drained(
+async def test_broken_machine_can_be_drained(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await create(world, visitor, trainingService=gpu_service.section("hostA", "hostB"))
@@ -83,7 +83,7 @@ async def test_a_machine_that_is_broken_is_drained(
     assert (await visitor.post("/platforms/machines", data=ADDED)).status_code == 400, "a new one is looked at"
 
 
-async def test_what_is_refused_for_one_experiment_is_done_for_the_others(
+async def test_refusal_of_one_experiment_does_not_stop_the_others(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [

@@ -1,4 +1,4 @@
-"""A new experiment from a pasted or an uploaded file: what is wrong beside its line, or the experiment."""
+"""A new experiment from a pasted or uploaded file: errors at their lines, or the experiment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 
 
 async def send(visitor: httpx.AsyncClient, text: str, action: str = "check", **files: bytes) -> httpx.Response:
-    """As a browser sends the form; `file`: an uploaded file."""
+    """Send the form like a browser; `file`: an uploaded file."""
     uploaded = {name: ("experiment.yml", content, "application/yaml") for name, content in files.items()}
     none = {} if files else {"file": ("", b"", "application/octet-stream")}
     return await visitor.post("/new", data={"config": text, "action": action}, files={**uploaded, **none})
@@ -32,9 +32,7 @@ def right(world: World, **fields: object) -> str:
     return yaml.safe_dump(world.config(**fields), sort_keys=False)
 
 
-async def test_what_is_wrong_stands_beside_its_line_in_the_words_of_config_check(
-    visitor: httpx.AsyncClient, world: World, tmp_path: Path
-) -> None:
+async def test_errors_are_shown_at_their_lines(visitor: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
     text = right(world, trialConcurrency=0, tuner={"name": "TPEE"})
     answer = await send(visitor, text)
     assert answer.status_code == 400
@@ -44,7 +42,7 @@ async def test_what_is_wrong_stands_beside_its_line_in_the_words_of_config_check
     assert len(caught.value.problems) == 2
     for problem in caught.value.problems:
         assert f"line {problem.line}: {problem.field}: {problem.message}" in page.text
-    assert "2 things are wrong; nothing was made" in page.text
+    assert "2 errors; no experiment was created" in page.text
     assert (await visitor.get("/api/v1/experiments")).json()["total"] == 0
 
 
@@ -53,12 +51,12 @@ async def test_paths_must_be_absolute(visitor: httpx.AsyncClient, world: World) 
     assert answer.status_code == 400 and "code must be an absolute path: it is looked for on" in Page(answer.text).text
     missing = await send(visitor, right(world, trialCodeDirectory=None))
     assert "trialCodeDirectory" in missing.text and missing.status_code == 400
-    assert "Paths in it must be absolute" in (await get(visitor, "/new")).text
+    assert "Its paths must be absolute" in (await get(visitor, "/new")).text
 
 
-async def test_a_right_file_is_checked_then_started(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_valid_file_is_checked_then_started(visitor: httpx.AsyncClient, world: World) -> None:
     checked = await send(visitor, right(world, tuner={"name": "TPE"}))
-    assert checked.status_code == 200 and "This can be started here. 1 warning" in Page(checked.text).text
+    assert checked.status_code == 200 and "The file is valid. 1 warning" in Page(checked.text).text
     assert "not set, so the lowest result counts as best" in checked.text
     assert (await visitor.get("/api/v1/experiments")).json()["total"] == 0
     started = await send(visitor, right(world), "start")
@@ -66,7 +64,7 @@ async def test_a_right_file_is_checked_then_started(visitor: httpx.AsyncClient, 
     assert "digits" in (await get(visitor, started.headers["Location"])).text
 
 
-async def test_an_uploaded_file_goes_before_the_field(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_uploaded_file_overrides_the_field(visitor: httpx.AsyncClient, world: World) -> None:
     started = await send(visitor, "nothing: here", "start", file=right(world, experimentName="über").encode())
     assert started.status_code == 303
     [listed] = (await visitor.get("/api/v1/experiments")).json()["experiments"]
@@ -76,12 +74,12 @@ async def test_an_uploaded_file_goes_before_the_field(visitor: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "just words", "<script>alert(1)</script>: 1"])
-async def test_what_is_no_experiment_is_refused(visitor: httpx.AsyncClient, text: str) -> None:
+async def test_text_that_is_not_an_experiment_is_refused(visitor: httpx.AsyncClient, text: str) -> None:
     answer = await send(visitor, text, "start")
     assert answer.status_code == 400 and "wrong" in answer.text and "<script>alert" not in answer.text
 
 
-async def test_a_large_file_is_read_beside_the_loop(
+async def test_large_file_is_read_outside_the_event_loop(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parse, readers = new_page.message_from_bytes, []
@@ -95,7 +93,7 @@ async def test_a_large_file_is_read_beside_the_loop(
     assert checked.status_code == 200 and len(readers) == 1 and readers != [threading.get_ident()]
 
 
-async def test_a_form_of_another_kind_is_refused(visitor: httpx.AsyncClient) -> None:
+async def test_form_of_another_type_is_refused(visitor: httpx.AsyncClient) -> None:
     answer = await visitor.post("/new", data={"config": "x"})
     assert answer.status_code == 400 and "multipart/form-data" in answer.text
 
@@ -106,7 +104,7 @@ async def test_other_sites_cannot_send_it(visitor: httpx.AsyncClient, world: Wor
         assert answer.status_code == 403
 
 
-async def test_a_reader_is_offered_nothing_and_refused(world: World) -> None:
+async def test_read_token_gets_no_form_and_is_refused(world: World) -> None:
     async def never(_: str) -> None:
         raise AssertionError("it was read")
 
@@ -121,7 +119,7 @@ async def test_a_reader_is_offered_nothing_and_refused(world: World) -> None:
             assert (await get(reader, path)).values("form", "method").count("post") == 0
 
 
-async def test_without_a_reader_of_files_the_page_is_not_there(world: World) -> None:
+async def test_page_is_missing_without_a_file_parser(world: World) -> None:
     context = PagesContext(commands=world.commands, version="1", analysis=world.analysis)
     async with world.calling(create_application(world.context, pages=create_pages(context))) as visitor:
         assert (await visitor.get("/new")).status_code == 404

@@ -1,5 +1,4 @@
-"""What pages offer and say of an experiment is what it can do now: nothing is killed where no trial runs, nothing is
-replaced where nothing is secret, and who cannot delete it can stop it."""
+"""Pages offer only actions that are possible now: kill with open trials, replace with secrets, stop before delete."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from tests.web.test_pages import create, get
 
 pytestmark = pytest.mark.unit
 
-_ENDS = "Ends its running trials"
+_ENDS = "Stops its running trials"
 
 
 async def trials_and_list(visitor: httpx.AsyncClient, id_: str) -> tuple[str, str]:
     return (await get(visitor, f"/experiments/{id_}/trials")).text, (await get(visitor, "/")).text
 
 
-async def test_trials_are_killed_where_some_are_open(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_kill_is_offered_only_with_open_trials(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     trials = f"/api/v1/experiments/{id_}/trials"
     added = (await visitor.post(trials, json={"parameters": {"x": 0.5}})).json()["id"]
@@ -30,24 +29,22 @@ async def test_trials_are_killed_where_some_are_open(visitor: httpx.AsyncClient,
     page, listed = await trials_and_list(visitor, id_)
     assert "USER_CANCELED" in page and "Compare ticked" in page
     assert "Kill" not in page and _ENDS not in page and _ENDS not in listed
-    assert "No trial of it runs" in page and "No trial of it runs" in listed
+    assert "No trials are running" in page and "No trials are running" in listed
 
 
-async def test_an_open_experiment_is_stopped_where_it_cannot_be_deleted(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
+async def test_open_experiment_offers_stop_instead_of_delete(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     page = await get(visitor, f"/experiments/{id_}/delete")
-    assert "It is still open (RUNNING)" in page.text
+    assert "The experiment is still open (RUNNING)" in page.text
     assert f"/experiments/{id_}/stop" in page.values("form", "action")
     answer = await visitor.post(f"/experiments/{id_}/stop", data={"back": "delete"})
     assert answer.headers["Location"] == f"/experiments/{id_}/delete"
-    assert "cannot be brought back" in (await get(visitor, f"/experiments/{id_}/delete")).text
+    assert "cannot be undone" in (await get(visitor, f"/experiments/{id_}/delete")).text
 
 
-async def test_credentials_are_replaced_where_there_are_some(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_credentials_form_needs_secrets_in_the_config(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     page = await get(visitor, "/platforms")
     assert f"/experiments/{id_}" in page.values("a", "href")
     assert f"/experiments/{id_}/credentials" not in page.values("a", "href")
-    assert "no secret. back" in (await get(visitor, f"/experiments/{id_}/credentials")).text
+    assert "does not refer to a secret. back" in (await get(visitor, f"/experiments/{id_}/credentials")).text

@@ -63,11 +63,11 @@ async def create(world: World, visitor: httpx.AsyncClient, **fields: Any) -> str
     return str((await visitor.post("/api/v1/experiments", json=world.config(**fields))).json()["id"])
 
 
-async def test_an_empty_list_says_what_to_do(visitor: httpx.AsyncClient) -> None:
+async def test_empty_list_states_the_next_step(visitor: httpx.AsyncClient) -> None:
     assert "nnictl create" in (await get(visitor, "/")).text
 
 
-async def test_half_a_character_in_parameters_is_an_escape(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_lone_surrogate_in_parameters_is_escaped(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     record = r'{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": "\ud800"}}'
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
@@ -79,7 +79,7 @@ async def test_half_a_character_in_parameters_is_an_escape(visitor: httpx.AsyncC
         assert (await visitor.get(path)).status_code == 200
 
 
-async def test_the_list_shows_status_progress_and_hold(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_list_shows_status_progress_and_hold(visitor: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.SAME_FAILURE, sentence="the first five trials failed alike")
     await world.add("seeded", status=ExperimentStatus.VIEWED)
     await world.add("held", status=ExperimentStatus.RUNNING)
@@ -110,7 +110,7 @@ async def test_long_lists_have_pages(visitor: httpx.AsyncClient, world: World) -
     assert "Page 2 of 2" in second.text and "e0059" in second.text and "good1" not in second.text
 
 
-async def test_an_experiments_page_tells_everything(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_experiment_page_shows_everything(visitor: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError", details="Traceback <here>")
     folder = await world.add("seeded", status=ExperimentStatus.ERROR, maxExperimentDuration="2h")
     world.supervisor.not_opened["seeded"] = hold
@@ -133,7 +133,7 @@ async def test_an_experiments_page_tells_everything(visitor: httpx.AsyncClient, 
         assert words in table, words
 
 
-async def test_a_page_shows_what_to_be_warned_of(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_page_shows_warnings(visitor: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError")
     await world.add("seeded", hold=hold)
     warning = ExperimentWarning(code="TRIAL_PORT_MOVED", message="the trial listener is <elsewhere>")
@@ -176,7 +176,7 @@ async def test_trials_are_sorted_and_filtered_by_link(visitor: httpx.AsyncClient
 @pytest.mark.parametrize(
     "query", ["sort=random", "status=BORED", "page=0", "page=x", "page=-1", "page=" + "9" * 30, "p.x=.."]
 )
-async def test_a_wrong_query_is_refused_in_a_sentence(visitor: httpx.AsyncClient, world: World, query: str) -> None:
+async def test_invalid_query_is_refused_with_a_reason(visitor: httpx.AsyncClient, world: World, query: str) -> None:
     await world.add("seeded")
     page = await get(visitor, f"/experiments/seeded/trials?{query}", 400)
     assert query.partition("=")[0] + ": " in page.text
@@ -198,7 +198,7 @@ async def test_unknown_pages_are_not_found(visitor: httpx.AsyncClient, path: str
     assert "All experiments" in (await get(visitor, path, 404)).text
 
 
-async def test_pages_load_nothing_from_elsewhere_and_nothing_inline(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_pages_load_only_own_external_files(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     for path in ("/", "/experiments/seeded", "/experiments/seeded/trials"):
         answer = await visitor.get(path)
@@ -226,7 +226,7 @@ async def test_buttons_stop_and_resume(visitor: httpx.AsyncClient, world: World)
     assert "RUNNING" in (await get(visitor, f"/experiments/{id_}")).text
 
 
-async def test_a_trial_is_killed_by_its_button(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_trial_is_killed_by_its_button(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     added = await visitor.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 1}})
     trial_id = added.json()["id"]
@@ -243,7 +243,7 @@ async def test_a_trial_is_killed_by_its_button(visitor: httpx.AsyncClient, world
     assert trial_id in found.text and "USER_CANCELED" in found.text
 
 
-async def test_buttons_explain_what_they_cannot_do(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_failed_button_states_the_reason(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     page = await visitor.post("/experiments/seeded/trials/waits/kill")
     assert page.status_code == 409 and "seeded is stopped" in Page(page.text).text
@@ -256,7 +256,7 @@ async def test_buttons_explain_what_they_cannot_do(visitor: httpx.AsyncClient, w
         assert (await visitor.post(path)).status_code == 404
 
 
-async def test_a_folder_that_another_manager_works_on_is_a_conflict(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_folder_of_another_manager_is_a_conflict(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     await visitor.post(f"/experiments/{id_}/stop")
     folder = (await world.commands.entry(id_)).folder
@@ -266,7 +266,7 @@ async def test_a_folder_that_another_manager_works_on_is_a_conflict(visitor: htt
     assert page.status_code == 409 and "is in use by process" in Page(page.text).text
 
 
-async def test_other_sites_cannot_press_buttons_and_links_press_none(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_buttons_ignore_other_sites_and_links(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}):
         assert (await visitor.post(f"/experiments/{id_}/stop", headers=headers)).status_code == 403
@@ -299,7 +299,7 @@ def check_links(page: Page) -> None:
 
 
 @pytest.mark.parametrize("kind", [PlatformUnavailable, StoreUnavailable])
-async def test_refused_button_is_no_server_error(
+async def test_refused_button_is_not_a_server_error(
     world: World, visitor: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, kind: type[NniManagerError]
 ) -> None:
     async def refuse(id: str) -> None:
@@ -311,7 +311,7 @@ async def test_refused_button_is_no_server_error(
     assert answer.status_code == 503 and "the local keeper cannot be reached" in Page(answer.text).text
 
 
-async def test_best_names_what_decides_its_direction(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_best_names_the_source_of_its_direction(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded", tuner={"name": "TPE"})
     page = await get(visitor, "/experiments/seeded")
     assert "Best ↓ lowest: default of TPE" in page.text
@@ -326,7 +326,7 @@ async def test_several_objectives_have_no_arrow(visitor: httpx.AsyncClient, worl
     assert "Best" in page.text and "↓" not in page.text and "↑" not in page.text
 
 
-async def test_closed_experiment_that_was_done_looks_done(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_closed_done_experiment_is_shown_as_done(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         connection.execute("UPDATE experiment SET ended_as = 'DONE'")

@@ -1,4 +1,4 @@
-"""Training services on their page and in the API: what each GPU is doing, machines added and drained, secrets anew."""
+"""Training services on their page and in the API: use of GPUs, adding and draining machines, replacing secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def on_machines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def two_experiments(visitor: httpx.AsyncClient, world: World) -> tuple[str, str, str]:
-    """Two experiments on hostA, one of them on hostB, too; and the trial that has GPU 0 of hostA."""
+    """Two experiments on hostA, one of them also on hostB, and the trial on GPU 0 of hostA."""
     first = await create(world, visitor, experimentName="one", trainingService=gpu_service.section("hostA"))
     second = await create(world, visitor, experimentName="two", trainingService=gpu_service.section("hostA", "hostB"))
     for id_ in (first, second):
@@ -35,7 +35,7 @@ async def two_experiments(visitor: httpx.AsyncClient, world: World) -> tuple[str
     return first, second, trial
 
 
-async def test_each_gpu_says_what_it_is_doing(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_each_gpu_shows_its_use(visitor: httpx.AsyncClient, world: World) -> None:
     first, second, trial = await two_experiments(visitor, world)
     page = await get(visitor, "/platforms")
     for words in (
@@ -53,7 +53,7 @@ async def test_each_gpu_says_what_it_is_doing(visitor: httpx.AsyncClient, world:
     assert f"/experiments/{first}/trials/{trial}" in links and f"/experiments/{second}/credentials" in links
 
 
-async def test_the_api_says_the_same(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_api_agrees_with_the_page(visitor: httpx.AsyncClient, world: World) -> None:
     first, second, trial = await two_experiments(visitor, world)
     answer = (await visitor.get("/api/v1/platforms")).json()
     [service] = answer["services"]
@@ -65,9 +65,7 @@ async def test_the_api_says_the_same(visitor: httpx.AsyncClient, world: World) -
     assert answer["line"] == [{"experiment": first, "service": "remote", "machines": ["hostA"], "places": 2}]
 
 
-async def test_a_machine_is_drained_for_all_experiments_and_used_again(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
+async def test_machine_is_drained_for_all_and_used_again(visitor: httpx.AsyncClient, world: World) -> None:
     first, second, _ = await two_experiments(visitor, world)
     fields = {"platform": "remote", "machine": gpu_service.FIRST}
     for drain, expected in (("1", [True, True]), ("0", [False, False])):
@@ -81,7 +79,7 @@ async def machine(visitor: httpx.AsyncClient, id_: str, number: int, field: str)
     return config["trainingService"]["machineList"][number].get(field)
 
 
-async def test_a_machine_is_added_where_it_is_not_yet(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_machine_is_added_only_where_it_is_missing(visitor: httpx.AsyncClient, world: World) -> None:
     first, second, _ = await two_experiments(visitor, world)
     fields = {"platform": "remote", "host": "hostB", "user": "me", "port": "", "password": "s3cret too"}
     answer = await visitor.post("/platforms/machines", data=fields)
@@ -97,13 +95,13 @@ async def test_a_machine_is_added_where_it_is_not_yet(visitor: httpx.AsyncClient
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"host": "", "user": "me"}, "host and user: must be given"),
+        ({"host": "", "user": "me"}, "host and user: must not be empty"),
         ({"host": "x", "user": "me", "port": "many"}, "port: must be a number"),
         ({"host": "x", "user": "me", "sshKeyFile": "/nowhere/key"}, "there is no file /nowhere/key"),
-        ({"host": "hostA", "user": "me"}, "no open experiment has a service of remote that this changes"),
+        ({"host": "hostA", "user": "me"}, "no open experiment has a remote service that this changes"),
     ],
 )
-async def test_a_machine_that_cannot_be_is_refused_with_the_reason(
+async def test_invalid_machine_is_refused_with_a_reason(
     visitor: httpx.AsyncClient, world: World, fields: dict[str, str], words: str
 ) -> None:
     await create(world, visitor, trainingService=gpu_service.section("hostA"))
@@ -127,8 +125,8 @@ async def test_secrets_are_replaced_and_never_shown(visitor: httpx.AsyncClient, 
         assert "n3w" not in shown_text and "s3cret" not in shown_text
 
 
-async def test_on_an_experiments_own_port_secrets_lead_back_to_the_experiment(world: World) -> None:
-    """The page of all services is not there."""
+async def test_secrets_form_on_an_endpoint_returns_to_the_experiment(world: World) -> None:
+    """An endpoint has no platforms page."""
     pages = create_pages(PagesContext(commands=world.commands, version="1", analysis=world.analysis))
 
     async def own_port(scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,6 +144,6 @@ async def test_on_an_experiments_own_port_secrets_lead_back_to_the_experiment(wo
         assert (await visitor.get(leads_to)).status_code == 200
 
 
-async def test_without_experiments_it_says_so(visitor: httpx.AsyncClient) -> None:
+async def test_page_without_open_experiments_has_a_message(visitor: httpx.AsyncClient) -> None:
     assert "no training service is in use" in (await get(visitor, "/platforms")).text
     assert (await visitor.get("/api/v1/platforms")).json() == {"services": [], "line": []}

@@ -1,4 +1,4 @@
-"""The report of an experiment: what its file holds, and what it does not."""
+"""Contents of an experiment's report, and what it must not contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.web import report, static_files
 from tests.api.world import World
 from tests.browser.objectives import with_objectives
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # the process for charts gives way to all others
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # the analysis process has a low priority
 
 EXPERIMENTS = "/api/v1/experiments"
 _BAD = "</script><img src=x onerror=alert(1)>"
@@ -46,14 +46,12 @@ async def test_report_has_answers_config_and_best_trials(visitor: httpx.AsyncCli
     answers = json.loads(held(html, "answers"))
     asked = {one["question"] for one in answers["asked"]}
     assert asked >= {"columns", "results", "curves", "parallel", "effect", "importance", "timeline", "distribution"}
-    for words in ("good1", "0.875", "python3 trial.py", "1 FAILED", "Nothing was recorded"):
+    for words in ("good1", "0.875", "python3 trial.py", "1 FAILED", "were not recorded"):
         assert words in html
     assert len(html) < 2.5e6
 
 
-async def test_report_has_the_whole_front_and_what_breaks_a_constraint(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
+async def test_report_has_pareto_front_and_violating_trials(visitor: httpx.AsyncClient, world: World) -> None:
     await with_objectives(world, "many", 60)
     answers = json.loads(held(await report_of(visitor, "many"), "answers"))
     told = [one for one in answers["asked"] if one["question"] == "pareto"]
@@ -76,7 +74,7 @@ async def test_nothing_is_loaded_from_elsewhere(visitor: httpx.AsyncClient, worl
     assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', html) == []
 
 
-async def test_stored_text_cannot_end_an_element(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_stored_text_cannot_close_an_element(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded", experimentName=_BAD, searchSpace={_BAD: {"_type": "choice", "_value": [_BAD]}})
     record = {**_RECORD, "code": {**_RECORD["code"], "diff": _BAD}}
     with closing(sqlite3.connect(folder.database)) as connection, connection:
@@ -112,7 +110,7 @@ async def test_unknown_experiment_has_no_report(visitor: httpx.AsyncClient) -> N
     assert (await visitor.get(f"{EXPERIMENTS}/absent/report")).status_code == 404
 
 
-async def test_page_leads_to_the_report(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_page_links_to_the_report(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     assert f'href="{EXPERIMENTS}/seeded/report"' in (await visitor.get("/experiments/seeded")).text
 
@@ -125,7 +123,7 @@ def test_every_module_of_the_report_is_in_its_map() -> None:
     assert not any("fetch(" in text or "EventSource" in text for text in texts)
 
 
-def test_own_files_cannot_end_the_element_that_holds_them() -> None:
+def test_own_files_cannot_close_their_element() -> None:
     for path in Path(static_files.OWN).rglob("*"):
         if path.suffix in (".css", ".js"):
             assert not re.search(r"</(script|style)", path.read_text(), re.IGNORECASE)

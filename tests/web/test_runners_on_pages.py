@@ -20,9 +20,7 @@ async def page(world: RunnerWorld, path: str) -> str:
         return (await visitor.get(path)).text
 
 
-async def test_a_version_that_does_not_fit_is_the_first_thing_to_see(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_version_mismatch_is_the_first_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with make_runner_world(tmp_path, monkeypatch) as world:
         with pytest.raises(VersionRefused) as refusal:
             await world.reports.register(world.runner, "0.5.1<b>", "push")

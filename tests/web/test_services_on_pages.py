@@ -33,8 +33,8 @@ async def test_services_and_places_are_on_the_page(
 
 
 @pytest.mark.usefixtures("acted")
-async def test_a_long_wait_reason_is_folded(visitor: httpx.AsyncClient, world: World) -> None:
-    """As one that names each of a hundred GPUs: its beginning is shown, and all of it is there."""
+async def test_long_wait_reason_is_folded(visitor: httpx.AsyncClient, world: World) -> None:
+    """A long reason, such as a list of a hundred GPUs, is shortened, and the full text is on the page."""
     sentence = "; ".join(f"gpu {number} on node is busy" for number in range(20))
     Acted.rooms["local"] = Room(free=1, why=Wait(code=WaitCode.GPU, sentence=sentence))
     id_ = await create(visitor, world)

@@ -1,4 +1,4 @@
-"""Pages that readers share: one is made for all, anew after a change, and not sent again to a browser that has it."""
+"""Shared pages: rendered once for all readers, again after a change, and not sent to a browser that has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 
 class Counted:
-    """Counts the pages that are made."""
+    """Counts rendered pages."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -41,7 +41,7 @@ class Counted:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """In the place of every shared page."""
+    """Replaces every shared page."""
     made, kept = Counted(), SharedPages.answer
 
     async def answer(self: SharedPages, request: Request, _: Endpoint, state: State) -> Response:
@@ -52,7 +52,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return made
 
 
-async def test_one_page_is_made_for_all_readers(visitor: httpx.AsyncClient, world: World, counted: Counted) -> None:
+async def test_page_is_rendered_once_for_all_readers(
+    visitor: httpx.AsyncClient, world: World, counted: Counted
+) -> None:
     id_ = await up(visitor, world)
     pages = await asyncio.gather(*(visitor.get(f"/experiments/{id_}") for _ in range(20)))
     assert {page.status_code for page in pages} == {200} and counted.made == 1
@@ -68,7 +70,7 @@ async def test_one_page_is_made_for_all_readers(visitor: httpx.AsyncClient, worl
 @pytest.mark.parametrize(
     "path", ["/", "/?sort=name", "/platforms", *(f"/experiments/{{id}}/{tab}" for tab in ("failures", "config"))]
 )
-async def test_pages_that_show_more_than_trials_are_shared_too(
+async def test_other_tabs_are_shared_too(
     visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(shared_pages, "_FRESH_S", 60)
@@ -81,7 +83,7 @@ async def test_pages_that_show_more_than_trials_are_shared_too(
         experiment.changes.note()
 
 
-async def test_the_tab_of_tensorboards_is_shared_until_one_starts_or_ends(
+async def test_tensorboard_tab_is_shared_until_a_board_changes(
     visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_pages, "_FRESH_S", 60)
@@ -93,16 +95,16 @@ async def test_the_tab_of_tensorboards_is_shared_until_one_starts_or_ends(
 
 
 async def up(visitor: httpx.AsyncClient, world: World) -> str:
-    """An experiment that has begun, so that nothing of it changes by itself."""
+    """A started experiment without spontaneous changes."""
     id_ = await create(world, visitor)
     await shown(visitor, id_, lambda one: [service["status"] for service in one["services"]] == ["up"])
     return id_
 
 
-async def test_those_who_ask_while_a_page_is_made_share_the_next(
+async def test_requests_during_rendering_share_the_next_page(
     visitor: httpx.AsyncClient, world: World, counted: Counted
 ) -> None:
-    """Many changes a second do not make many pages at a time; each reader gets one that was begun after it asked."""
+    """Frequent changes do not cause parallel renderings; each reader gets a page started after its request."""
     id_ = await up(visitor, world)
     counted.may_go_on.clear()
     asked = [asyncio.ensure_future(visitor.get("/"))]
@@ -116,7 +118,7 @@ async def test_those_who_ask_while_a_page_is_made_share_the_next(
     assert counted.made == 2 and world.commands.at_work(id_) is not None
 
 
-async def test_a_page_is_made_anew_after_a_second(
+async def test_page_is_rendered_again_after_a_second(
     visitor: httpx.AsyncClient, world: World, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await create(world, visitor)
@@ -126,7 +128,7 @@ async def test_a_page_is_made_anew_after_a_second(
     assert counted.made == 3
 
 
-async def test_a_page_that_the_browser_has_is_not_sent_again(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_page_in_the_browser_is_not_sent_again(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     path = f"/experiments/{id_}/trials"
     page = await visitor.get(path)
@@ -138,7 +140,7 @@ async def test_a_page_that_the_browser_has_is_not_sent_again(visitor: httpx.Asyn
 
 
 @pytest.mark.parametrize(("readers", "pause_ms"), [(1, 1000), (30, 3000)])
-async def test_charts_of_many_readers_ask_more_seldom(
+async def test_charts_of_many_readers_ask_less_often(
     visitor: httpx.AsyncClient, world: World, readers: int, pause_ms: int
 ) -> None:
     id_ = await create(world, visitor)

@@ -1,4 +1,4 @@
-"""Static files: our own are asked for again, plotly's script is compressed and kept."""
+"""Static files: our own are revalidated, plotly's script is compressed and immutable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 CHARTS = Path(static_files.__file__).parent / "static" / "charts"
 
 
-async def test_plotlys_script_is_compressed_and_kept_for_ever(visitor: httpx.AsyncClient) -> None:
+async def test_plotly_script_is_compressed_and_immutable(visitor: httpx.AsyncClient) -> None:
     address = f"/static/{static_files.plotly_script()}"
     answer = await visitor.get(address, headers={"Accept-Encoding": "gzip"})
     assert answer.status_code == 200 and answer.headers["Content-Type"].startswith("text/javascript")
@@ -28,12 +28,12 @@ async def test_plotlys_script_is_compressed_and_kept_for_ever(visitor: httpx.Asy
     assert b"plotly.js v" in plain.content[:400]
 
 
-async def test_another_release_of_plotly_is_not_kept(visitor: httpx.AsyncClient) -> None:
+async def test_other_plotly_release_is_not_cached(visitor: httpx.AsyncClient) -> None:
     answer = await visitor.get("/static/plotly.min.js?v=0", headers={"Accept-Encoding": "gzip"})
     assert answer.headers["Cache-Control"] == "no-cache"
 
 
-async def test_own_files_are_asked_for_again(visitor: httpx.AsyncClient) -> None:
+async def test_own_files_are_revalidated(visitor: httpx.AsyncClient) -> None:
     first = await visitor.get("/static/charts/mount.js")
     assert first.headers["Cache-Control"] == "no-cache"
     again = await visitor.get("/static/charts/mount.js", headers={"If-None-Match": first.headers["ETag"]})
@@ -50,7 +50,7 @@ async def test_every_chart_of_the_page_has_its_module(visitor: httpx.AsyncClient
     assert f'data-plotly="/static/{static_files.plotly_script()}"' in html
 
 
-def test_modules_are_readable_alone_and_fetch_nothing_from_elsewhere() -> None:
+def test_modules_load_nothing_from_other_hosts() -> None:
     for path in CHARTS.rglob("*.js"):
         text = path.read_text()
         assert len(text.splitlines()) <= 200, path.name

@@ -1,4 +1,4 @@
-"""The table of trials: forms and addresses, files, ticked rows, comparison, logs, limits, notices."""
+"""The table of trials: forms and addresses, downloads, ticked rows, comparison, logs, limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.web.test_pages import create, get
 pytestmark = pytest.mark.unit
 
 
-def test_what_forms_send_becomes_an_address() -> None:
+def test_form_fields_become_a_canonical_address() -> None:
     sent = [
         ("status", "FAILED"),
         ("status", "WAITING"),
@@ -44,7 +44,7 @@ def test_what_forms_send_becomes_an_address() -> None:
     assert query.string(status=None) == query.string(status="")
 
 
-def test_choices_keep_their_kind_in_the_address() -> None:
+def test_choices_keep_their_type_in_the_address() -> None:
     choices = ["conv", "1", "true", "a,b", "1..2", "", 1, True, None, [8, 4]]
     written = [page_query.as_choice(choice) for choice in choices]
     assert written == ["conv", '"1"', '"true"', '"a,b"', '"1..2"', '""', "1", "true", "null", "[8, 4]"]
@@ -61,7 +61,7 @@ def test_columns_have_the_order_of_the_address() -> None:
     assert [one.name for one in listed][:7] == ["number", "p.y", "result", "status", "p.x", "id", "latest"]
 
 
-def test_a_filter_that_has_no_box_by_itself_gets_one() -> None:
+def test_filter_without_a_box_gets_one() -> None:
     kind = {"name": "kind", "kind": "choice", "choices": ["a", "b"], "others": 3, "observed": {}}
     rate = {"name": "rate", "kind": "number", "choices": None, "others": 0, "observed": {}}
     query = PageQuery.parse([("p.kind", "b,c"), ("p.rate", "1,2")])
@@ -70,19 +70,19 @@ def test_a_filter_that_has_no_box_by_itself_gets_one() -> None:
     assert [(one.value, one.is_chosen) for one in of_rate.choices] == [("1", True), ("2", True)]
 
 
-def test_a_curve_is_scaled_into_its_line() -> None:
+def test_curve_is_scaled_to_its_sparkline() -> None:
     assert formats.spark_points([]) == formats.spark_points([1.0]) == ""
     assert formats.spark_points([0, 5, "NaN", 10]) == "2.0,16.0 36.0,9.0 70.0,2.0"
     assert formats.spark_points([3, 3]) == "2.0,9.0 70.0,9.0"
 
 
-def test_a_rate_needs_several_ends_and_falls_while_none_comes() -> None:
+def test_rate_needs_several_ends_and_falls_without_new_ones() -> None:
     assert shown_experiments.per_minute([60_000, 0], 60_000) is None
     assert shown_experiments.per_minute([120_000, 60_000, 0], 120_000) == 1.0
     assert shown_experiments.per_minute([120_000, 60_000, 0], 240_000) == 0.5
 
 
-async def test_filtered_trials_are_a_file(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_filtered_trials_are_downloaded(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded", extra_trials=3)
     with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
         record = json.dumps({"parameters": {"x": "=1+2", "y": -5}})
@@ -112,13 +112,15 @@ async def test_ticked_trials_are_killed_together(visitor: httpx.AsyncClient, wor
     with experiment.changes.watch() as news:
         answer = await visitor.post(f"/experiments/{id_}/kill", data={"tick": ["0", "2"], "back": "trials?sort=number"})
         assert (answer.status_code, answer.headers["Location"]) == (303, f"/experiments/{id_}/trials?sort=number")
-        while (await get(visitor, f"/experiments/{id_}/trials")).text.count("USER_CANCELED") < 3:  # and in the filter
+        while (await get(visitor, f"/experiments/{id_}/trials")).text.count(
+            "USER_CANCELED"
+        ) < 3:  # three more, with the one in the filter
             await news.wait()
             news.clear()
     trials = (await visitor.get(f"/api/v1/experiments/{id_}/trials")).json()["trials"]
     assert [trial["status"] == "USER_CANCELED" for trial in trials] == [True, False, True]
     page = await visitor.post(f"/experiments/{id_}/kill", data={})
-    assert page.status_code == 400 and "no trial is ticked" in page.text
+    assert page.status_code == 400 and "no trials are ticked" in page.text
 
 
 async def test_compared_trials_show_what_differs_first(visitor: httpx.AsyncClient, world: World) -> None:
@@ -126,11 +128,11 @@ async def test_compared_trials_show_what_differs_first(visitor: httpx.AsyncClien
     ticked = await visitor.get("/experiments/seeded/compare?tick=0&tick=3&tick=99")
     assert (ticked.status_code, ticked.headers["Location"]) == (302, "/experiments/seeded/compare?selected=0%2C3%2C99")
     some = (await get(visitor, ticked.headers["Location"])).text
-    assert "good1" in some and "fails" in some and "absent" in some and "identical lines are hidden" in some
+    assert "good1" in some and "fails" in some and "absent" in some and "identical rows are hidden" in some
     assert "attempts" not in some
     everything = (await get(visitor, "/experiments/seeded/compare?selected=0,3&all=1")).text
     assert everything.index("layers") < everything.index("attempts")
-    assert "Fewer than two" in (await get(visitor, "/experiments/seeded/compare?selected=0")).text
+    assert "A comparison needs two trials" in (await get(visitor, "/experiments/seeded/compare?selected=0")).text
 
 
 async def test_logs_are_filtered_by_level_and_text(visitor: httpx.AsyncClient, world: World) -> None:
@@ -145,7 +147,9 @@ async def test_logs_are_filtered_by_level_and_text(visitor: httpx.AsyncClient, w
     page = (await get(visitor, "/experiments/seeded/log?level=ERROR")).text
     assert "the tuner raised <b>" in page and "Traceback" in page and "slow" not in page and "began" not in page
     assert "The last 1 of 1 lines" in (await get(visitor, "/experiments/seeded/log?q=SLOW")).text
-    assert "There is no dispatcher.log yet" in (await get(visitor, "/experiments/seeded/log?file=dispatcher.log")).text
+    assert (
+        "dispatcher.log does not exist yet" in (await get(visitor, "/experiments/seeded/log?file=dispatcher.log")).text
+    )
     for query in ("file=../x", "level=LOUD", "lines=7"):
         assert (await visitor.get(f"/experiments/seeded/log?{query}")).status_code == 400
     with pytest.raises(InvalidInput, match="level: must be one of"):
@@ -171,14 +175,12 @@ async def test_config_is_shown_and_downloaded_without_secrets(visitor: httpx.Asy
     await world.add("seeded", canonical={"accessToken": "hush"})
     page = (await get(visitor, "/experiments/seeded/config")).text
     assert "tuner.classArgs.seed" in page and "accessToken ******" in page and "hush" not in page
-    assert "uniform 0 … 1" in page and "0.25 … 1" in page, "what trials had"
+    assert "uniform 0 … 1" in page and "0.25 … 1" in page, "observed values"
     file = await visitor.get("/experiments/seeded/config.json")
     assert file.json()["accessToken"] == "******" and file.json()["searchSpace"]
 
 
-async def test_the_stream_tells_the_state_once_for_a_closed_experiment(
-    visitor: httpx.AsyncClient, world: World
-) -> None:
+async def test_stream_of_a_closed_experiment_sends_one_state(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     answer = await visitor.get("/experiments/seeded/stream")
     kind, data = answer.text.strip().split("\n")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 PAGE = "/experiments/seeded/tensorboard"
 
 
-async def test_started_by_the_form_and_stopped_by_a_button(
+async def test_tensorboard_is_started_and_stopped(
     visitor: httpx.AsyncClient, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "bin")
@@ -27,15 +27,17 @@ async def test_started_by_the_form_and_stopped_by_a_button(
         assert answer.status_code == 303, answer.text
         (board,) = world.commands.tensorboards.of("seeded")
         text = (await visitor.get(PAGE)).text
-        assert f'href="{board.url}"' in text and "None runs" not in text
+        assert f'href="{board.url}"' in text and "No TensorBoard runs" not in text
         assert (await visitor.post(f"{PAGE}/{board.id}/stop")).status_code == 303
-        assert "None runs" in (await visitor.get(PAGE)).text
+        assert "No TensorBoard runs" in (await visitor.get(PAGE)).text
     finally:
         await world.commands.tensorboards.close()
 
 
-@pytest.mark.parametrize(("trials", "words"), [("one", "must be numbers"), ("999", "999"), ("0", "not installed")])
-async def test_what_is_wrong_is_said_beside_the_form(
+@pytest.mark.parametrize(
+    ("trials", "words"), [("one", "must be trial numbers"), ("999", "999"), ("0", "not installed")]
+)
+async def test_errors_are_shown_next_to_the_form(
     visitor: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, trials: str, words: str
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -45,6 +47,6 @@ async def test_what_is_wrong_is_said_beside_the_form(
     assert answer.status_code == 400 and words in answer.text and f'value="{trials}"' in answer.text
 
 
-async def test_head_of_the_experiment_leads_there(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_heading_of_the_experiment_links_to_the_tab(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     assert f'href="{PAGE}"' in (await visitor.get("/experiments/seeded")).text

@@ -1,4 +1,4 @@
-"""One trial: what its page tells, its files and logs, running it again as it was or changed."""
+"""One trial: its page, files and logs, and running it again, unchanged or changed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,25 @@ pytestmark = pytest.mark.unit
 SEEDED = "/experiments/seeded/trials"
 
 
-async def test_a_trial_is_found_by_number_and_by_id(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_trial_is_found_by_number_and_by_id(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     for name in ("0", "good1"):
         page = await get(visitor, f"{SEEDED}/{name}")
-        for words in ("Trial 0 good1", "SUCCEEDED", "0.875", "exit code 0", "2 intermediate results", "made, its"):
+        for words in (
+            "Trial 0 good1",
+            "SUCCEEDED",
+            "0.875",
+            "exit code 0",
+            "2 intermediate results",
+            "created, parameters",
+        ):
             assert words in page.text, words
         assert "/experiments/seeded/trials/1" in page.values("a", "href")
     for missing in ("99", "zzzzz", "9" * 30, "x"):
         assert "there is no trial" in (await get(visitor, f"{SEEDED}/{missing}", 404)).text
 
 
-async def test_a_failed_trial_says_why_at_once(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_failed_trial_shows_its_reason(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     page = await get(visitor, f"{SEEDED}/3")
     for words in ("its command failed, exit code 1", "Traceback ValueError: no data"):
@@ -38,13 +45,13 @@ async def test_a_failed_trial_says_why_at_once(visitor: httpx.AsyncClient, world
     assert ("details", {"id": "stderr-details", "open": None}) in page.tags
 
 
-async def test_a_waiting_trial_says_for_what(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_waiting_trial_shows_its_reason(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     page = await get(visitor, f"{SEEDED}/4")
-    assert "waits for a free slot" in page.text and "No attempt was started yet" in page.text
+    assert "waits for a free slot" in page.text and "no attempt has been submitted yet" in page.text
 
 
-async def test_the_drawer_is_the_trial_without_a_page(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_drawer_is_the_trial_without_a_page(visitor: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     answer = await visitor.get(f"{SEEDED}/0?drawer=1")
     assert answer.status_code == 200 and "<html" not in answer.text and 'id="trial-title"' in answer.text
@@ -52,13 +59,13 @@ async def test_the_drawer_is_the_trial_without_a_page(visitor: httpx.AsyncClient
     assert sources and set(sources) == {"/experiments/seeded/trials/0?drawer=1"}
 
 
-async def test_a_log_is_shown_without_scripts(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_log_is_shown_without_scripts(visitor: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     (folder.trials / "good1" / "stdout").write_text("<script>first</script>\n" + "x" * 300_000 + "\nlast\n")
     plain = await get(visitor, f"{SEEDED}/0")
     (link,) = [href for href in plain.values("a", "href") if href.endswith("?log=1.stdout#trial-log")]
     page = await get(visitor, link)
-    assert "last" in page.text and "kB before this are left out" in page.text and "first" not in page.text
+    assert "last" in page.text and "kB before this are not shown" in page.text and "first" not in page.text
     assert "there is no trial.log yet" in (await get(visitor, f"{SEEDED}/0?log=1.trial.log")).text
     assert "log: must be TRIAL.ATTEMPT.NAME" in (await get(visitor, f"{SEEDED}/0?log=1.parameter.cfg", 400)).text
 
@@ -117,7 +124,7 @@ async def newest(visitor: httpx.AsyncClient, id_: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_trial_runs_again(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_trial_runs_again(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, searchSpace=NESTED)
     await added(visitor, id_, ONE)
     origin = await newest(visitor, id_)
@@ -130,7 +137,7 @@ async def test_a_trial_runs_again(visitor: httpx.AsyncClient, world: World) -> N
 
 
 def filled(page: Page) -> dict[str, str]:
-    """The fields of the form as a browser sends them."""
+    """The fields of the form, as a browser sends them."""
     fields: dict[str, str] = {}
     select = ""
     for tag, attrs in page.tags:
@@ -144,7 +151,7 @@ def filled(page: Page) -> dict[str, str]:
     return fields
 
 
-async def test_a_trial_is_changed_and_run(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_trial_is_changed_and_run(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, searchSpace=NESTED)
     await added(visitor, id_, {**ONE, "extra": [1]})
     path = f"/experiments/{id_}/trials/new?like=0"
@@ -178,7 +185,7 @@ async def test_a_trial_is_changed_and_run(visitor: httpx.AsyncClient, world: Wor
         ("f4", "<b>", "must be a whole number"),
     ],
 )
-async def test_what_is_no_value_is_refused_with_its_field(
+async def test_invalid_value_is_refused_with_its_field(
     visitor: httpx.AsyncClient, world: World, field: str, text: str, words: str
 ) -> None:
     id_ = await create(world, visitor, searchSpace=NESTED)
@@ -191,7 +198,7 @@ async def test_what_is_no_value_is_refused_with_its_field(
     assert wrong == field and (await newest(visitor, id_))["sequenceId"] == 0
 
 
-async def test_what_is_outside_of_the_space_is_asked_for(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_value_outside_the_space_needs_a_confirmation(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, searchSpace=NESTED)
     await added(visitor, id_, {**ONE, "kind": "z"})
     path = f"/experiments/{id_}/trials/new?like=0"
@@ -199,14 +206,14 @@ async def test_what_is_outside_of_the_space_is_asked_for(visitor: httpx.AsyncCli
     assert fields["f2"] == "kept"
     asked = await visitor.post(path, data=fields)
     page = Page(asked.text)
-    assert asked.status_code == 400 and "outside of the search space: a whole number from 2 to 5" in page.text
+    assert asked.status_code == 400 and "outside the search space: a whole number from 2 to 5" in page.text
     assert "outside" in page.values("input", "name")
     answer = await visitor.post(path, data={**fields, "outside": "1"})
     assert answer.status_code == 303
     assert (await newest(visitor, id_))["parameters"] == {**ONE, "kind": "z", "size": 77}
 
 
-async def test_without_a_known_space_the_form_takes_json(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_form_without_a_known_space_takes_json(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor)
     await added(visitor, id_, [1, 2])
     path = f"/experiments/{id_}/trials/new?like=0"
@@ -217,7 +224,7 @@ async def test_without_a_known_space_the_form_takes_json(visitor: httpx.AsyncCli
     assert (await newest(visitor, id_))["parameters"] == {"x": 1}
 
 
-async def test_a_trial_of_ones_own_begins_with_empty_fields(visitor: httpx.AsyncClient, world: World) -> None:
+async def test_new_trial_form_starts_with_empty_fields(visitor: httpx.AsyncClient, world: World) -> None:
     id_ = await create(world, visitor, searchSpace=NESTED)
     path = f"/experiments/{id_}/trials/new"
     assert filled(await get(visitor, path))["f0"] == ""
@@ -231,7 +238,7 @@ HOSTILE = "\"><script>alert(1)</script>'<img src=x onerror=alert(2)>{{7*7}}javas
 
 
 async def test_stored_text_injects_nothing(visitor: httpx.AsyncClient, world: World) -> None:
-    """Names, values, results, messages, places, links and stderr of a trial."""
+    """Hostile names, values, results, messages, places, links and stderr of a trial."""
     space = {HOSTILE: {"_type": "choice", "_value": [HOSTILE, {"a": HOSTILE}]}}
     folder = await world.add("seeded", searchSpace=space)
     values = {HOSTILE: {"_name": HOSTILE, "x": HOSTILE}}

@@ -1,1 +1,1 @@
-"""The list of all experiments: what it shows of each, filter and order, and what is changed from it."""
+"""The list of all experiments: rows, filter and order."""

@@ -1,4 +1,4 @@
-"""The query string of the list: which experiments it shows, in which order."""
+"""The query string of the list: filter, order and page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nni_manager.web.table.page_query import QueryString
 
 #: Columns that order the list.
 SORTS = ("created", "name", "status", "best", "trials", "duration", "platform")
-#: Of `archived`: only those that are not (none given), both, only archived ones.
+#: Values of `archived`: "" hides archived experiments, ``with`` adds them, ``only`` shows nothing else.
 ARCHIVED = ("", "with", "only")
 _NAMES = ("q", "status", "platform", "tag", "archived", "sort", "page")
 _LONGEST = 200
@@ -21,7 +21,7 @@ _LONGEST = 200
 class ListQuery(QueryString):
     """The query string of the list."""
 
-    #: Words, each of which must stand in name, id, notes or a tag, in any case.
+    #: Words that must all occur in name, id, notes or a tag; case is ignored.
     words: tuple[str, ...] = ()
     #: Empty: any.
     statuses: frozenset[ExperimentStatus] = frozenset()
@@ -36,12 +36,12 @@ class ListQuery(QueryString):
 
     @staticmethod
     def parse(pairs: Iterable[tuple[str, str]]) -> ListQuery:
-        """Raises InvalidInput with the name of what is wrong. Several of a name, as boxes send them, are joined."""
+        """Raises InvalidInput with the invalid name. Repeated names, as check boxes send them, are joined."""
         given = _joined(pairs)
         sort = given.get("sort", "-created")
         archived = given.get("archived", "")
         if sort.removeprefix("-") not in SORTS:
-            raise InvalidInput(f"sort: must be one of {', '.join(SORTS)}, with a minus before it for the reverse")
+            raise InvalidInput(f"sort: must be one of {', '.join(SORTS)}; a minus before it reverses the order")
         if archived not in ARCHIVED:
             raise InvalidInput("archived: must be `with` or `only`, or left out")
         return ListQuery(
@@ -57,7 +57,7 @@ class ListQuery(QueryString):
         )
 
     def sorted_by(self, column: str) -> str:
-        """The query string that orders by a column, or reversed; numbers and times begin with the greatest."""
+        """The query string that sorts by a column or reverses its order; numbers and times start with the greatest."""
         first = column if column in ("name", "status", "platform") else f"-{column}"
         is_same = self.sort == column
         now = f"-{column}" if self.is_reversed else column
@@ -85,10 +85,10 @@ def _statuses(text: str) -> frozenset[ExperimentStatus]:
     try:
         return frozenset(ExperimentStatus(one.strip()) for one in text.split(",") if one.strip())
     except ValueError:
-        raise InvalidInput(f"status: must be of {', '.join(ExperimentStatus)}, joined by commas") from None
+        raise InvalidInput(f"status: must be a comma-separated list of {', '.join(ExperimentStatus)}") from None
 
 
 def _page(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 9 and int(text)):
-        raise InvalidInput("page: must be a number from 1")
+        raise InvalidInput("page: must be a positive number")
     return int(text)

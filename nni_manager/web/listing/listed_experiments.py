@@ -1,7 +1,7 @@
-"""``/``: the page with all experiments, and its stream of events.
+"""``/``: the list of all experiments, and its event stream.
 
-Experiments are chosen and ordered by what the index knows of them, so that no database of a closed one is opened; of
-open ones, which are few, what changes is read.
+Filter and order use only the index, so the databases of closed experiments stay closed. Of open experiments, which are
+few, the changing values are read.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from nni_manager.web.listing.list_query import ARCHIVED, ListQuery
 from nni_manager.web.rendering import context_of, render
 from nni_manager.web.shared_pages import of_all, shared
 
-#: What makes a first experiment, for a reader who has none.
+#: Commands shown if the list is empty.
 COMMANDS = (
-    ("nnictl config check my.yml", "says what is wrong in an experiment file, with line and field"),
-    ("nnictl create --config my.yml", "makes the experiment and starts it; it shows up here"),
-    ("nnictl experiment list", "lists what there is, in a terminal"),
+    ("nnictl config check my.yml", "checks an experiment file: names each error with line and field"),
+    ("nnictl create --config my.yml", "creates and starts an experiment, which then appears here"),
+    ("nnictl experiment list", "lists all experiments in the terminal"),
 )
 
 
@@ -50,13 +50,13 @@ async def _list(request: Request) -> Response:
 
 
 async def _stream(request: Request) -> Response:
-    """The news that something has changed; the page fetches what it shows. Ends when the daemon ends."""
+    """Stream of change events; the page then fetches its content. Ends when the daemon stops."""
     context = context_of(request)
     return EventStream(_News(context.commands.changes), context.stopping)
 
 
 class _News:
-    """The changes of all experiments as the subject of a stream."""
+    """Changes of all experiments, as the subject of a stream."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
@@ -82,16 +82,16 @@ class ListedExperiment:
     at_work: bool
     hold: Hold | None = None
     errors: tuple[str, ...] = ()
-    #: None: not known.
+    #: None: unknown.
     summary: ListSummary | None = field(default=None, repr=False)
-    #: The best so far, as `best_results` gives it.
+    #: The best so far, as in `best_results`.
     course: tuple[float, ...] = ()
-    #: Milliseconds it was active; None: not known.
+    #: Active time in milliseconds; None: unknown.
     exec_ms: int | None = None
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Trials by status, those that occur and have begun, ended ones first."""
+        """Number of started trials by status, ended ones first; statuses without trials are left out."""
         counts = self.summary.counts if self.summary else {}
         return {status: counts[status] for status in _ORDER if counts.get(status)}
 
@@ -101,7 +101,7 @@ class ListedExperiment:
 
     @property
     def of(self) -> int:
-        """The limit, or without one all that were made."""
+        """The maximum number of trials, or without a maximum the number created."""
         return (self.summary.max_trial_number or self.summary.trials_made) if self.summary else 0
 
     @property
@@ -114,7 +114,7 @@ class ListedExperiment:
 
     @property
     def has_open_trials(self) -> bool:
-        """Where its trials are not known, some may run."""
+        """Whether trials may be running; True if unknown."""
         return self.summary is None or has_open(self.summary.counts)
 
     @property
@@ -131,19 +131,19 @@ class ListedPage:
     """A page of the list."""
 
     rows: Sequence[ListedExperiment]
-    #: All experiments, and those that match.
+    #: Numbers of all experiments, and of those that match.
     total: int
     matching: int
     archived: int
     pages: int
-    #: What may be chosen.
+    #: Options of the filter.
     platforms: Sequence[str]
     tags: Sequence[str]
     statuses: Sequence[ExperimentStatus]
 
 
 async def read(context: PagesContext, query: ListQuery) -> ListedPage:
-    """The page of the list that a query asks for. Raises StoreError when the index cannot be read."""
+    """The page of the list for a query. Raises StoreError if the index cannot be read."""
     entries = await context.commands.entries()
     context.results.keep_only({entry.id for entry in entries})
     matching = [entry for entry in entries if _matches(entry, query)]
@@ -169,12 +169,12 @@ async def _page_of(context: PagesContext, entries: list[Entry], query: ListQuery
         value, sign = _BY_ROW[query.sort], -1 if query.is_reversed else 1
         rows = sorted(await _rows(context, entries), key=lambda row: _last_without(value(row), sign))[shown]
     told = [(row, context.commands.live(row.entry.id)) for row in rows]
-    return await asyncio.to_thread(  # it looks for folders
+    return await asyncio.to_thread(  # accesses the disk
         lambda: [row if row.at_work else _with_problems(row, live, context.data_directory) for row, live in told]
     )
 
 
-#: Orders that entries alone decide.
+#: Orders that need only the index.
 _BY_ENTRY: Mapping[str, Callable[[Entry], Any]] = {
     "created": lambda entry: (entry.created_ms, entry.id),
     "name": lambda entry: (entry.title.lower(), entry.id),
@@ -214,7 +214,7 @@ def _platforms(entry: Entry) -> list[str]:
 
 
 async def _rows(context: PagesContext, entries: Sequence[Entry]) -> list[ListedExperiment]:
-    """Rows in the order of the entries: of closed experiments from the index alone."""
+    """Rows in the order of the entries; those of closed experiments use only the index."""
     is_open = [context.commands.at_work(entry.id) is not None for entry in entries]
     chosen = list(zip(entries, is_open, strict=True))
     closed = await asyncio.to_thread(lambda: [_closed_one(context.results, one) for one, open in chosen if not open])
@@ -236,28 +236,30 @@ def _closed_one(results: KnownResults, entry: Entry) -> ListedExperiment:
 
 
 def _with_problems(row: ListedExperiment, live: Live, directory: Path | None) -> ListedExperiment:
-    """The row of a closed experiment with what no database says of it. Blocks."""
+    """The row of a closed experiment with hold and errors that its database does not contain. Blocks."""
     hold = live.derived_hold
     told = tuple(filter(None, (hold.sentence if hold else "", live.problem)))
     return replace(row, hold=hold, errors=told or _missing(row.entry, directory))
 
 
 def _missing(entry: Entry, directory: Path | None) -> tuple[str, ...]:
-    """What is to be known of a closed experiment, such as that its folder is gone, which is looked for only on the
-    index's own disk: others may be slow."""
+    """Errors of a closed experiment, such as a missing folder.
+
+    Only folders on the index's own disk are checked: others may be slow.
+    """
     if entry.trouble or entry.folder.path.parent != directory:
         return (entry.trouble,) if entry.trouble else ()
     try:
         entry.folder.require_database()
     except NotFound as error:
-        return (f"{error}; deleting it takes it off the list",)
+        return (f"{error}; delete the experiment to remove it from the list",)
     except StoreError as error:
         return (str(error),)
     return ()
 
 
 async def _open_one(context: PagesContext, entry: Entry) -> ListedExperiment:
-    """A row of an open experiment; of one that cannot be read, with the reason."""
+    """The row of an open experiment; with an error if it cannot be read."""
     live, now_ms = context.commands.live(entry.id), context.clock()
 
     def read(connection: Connection) -> ListedExperiment:

@@ -1,6 +1,6 @@
-// Order and width of the table's columns. The order is in the address, as `columns`; widths are remembered in this
-// browser for this experiment. A heading is dragged onto another, its right edge to make the column wider; with the
-// keyboard, on a heading: Shift and the arrows, plus, minus and 0.
+// Order and width of the table's columns. The order is in the address, as `columns`. Widths are stored in this browser, for
+// each experiment. Drag a heading to move its column, or its right edge to resize it. Keys on a heading: Shift and arrows,
+// plus, minus and 0.
 
 import { names } from "./charts/ranges.js";
 import { state } from "./state.js";
@@ -54,7 +54,7 @@ function keep(key, text) {
   try {
     localStorage.setItem(key, text);
   } catch {
-    // not remembered
+    // not stored
   }
 }
 
@@ -73,10 +73,10 @@ function apply() {
     const cells = `table.trials tr > :nth-child(${heading.cellIndex + 1})`;
     return `${cells} { min-width: ${width}px; max-width: ${width}px; overflow: hidden; text-overflow: ellipsis; }`;
   });
-  // a table as wide as the window would share out what a narrower column leaves
+  // a table as wide as the window would redistribute the width that a narrower column frees
   const own = rules.some(Boolean) ? "table.trials { width: max-content; }" : "";
   const text = `@media (min-width: 40rem) { ${own} ${rules.join("\n")} }`;
-  if (sheet.textContent !== text) sheet.textContent = text; // each change styles the whole page anew
+  if (sheet.textContent !== text) sheet.textContent = text; // each change recomputes the styles of the whole page
 }
 
 // Pointer
@@ -99,7 +99,7 @@ function moved(event) {
   if (sized) widen(sized.name, sized.width + event.clientX - sized.from);
 }
 
-// The press that changed a width sorts nothing.
+// The click that ends a resize must not sort.
 function released() {
   if (!sized) return;
   sized = null;

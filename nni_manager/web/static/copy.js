@@ -1,4 +1,4 @@
-// Buttons that copy a text. Without this script, or without the right to the clipboard, they are not shown.
+// Buttons that copy a text. They are hidden without this script or without access to the clipboard.
 
 const SHOWN_MS = 1500;
 

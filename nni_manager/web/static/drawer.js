@@ -1,4 +1,4 @@
-// The trial beside the table. Its number is in the address as `trial`, so that it stays open over a reload.
+// The trial next to the table. Its number is in the address as `trial`, so it stays open after a reload.
 
 import { state } from "./state.js";
 
@@ -7,12 +7,12 @@ const drawer = document.getElementById("drawer");
 const here = document.body.dataset.experiment;
 let shown = null;
 
-/** The number of the trial that is open, as text; null: none. */
+/** The number of the open trial, as text; null: none. */
 export function opened() {
   return state.get("trial");
 }
 
-/** Opens a trial beside the table; in a narrow window, its page. */
+/** Opens a trial next to the table; in a narrow window, its page. */
 export function open(number) {
   if (NARROW.matches) location.assign(`${here}/trials/${number}`);
   else if (opened() !== number) change({ trial: number });
@@ -53,7 +53,7 @@ async function load(source) {
     const answer = await fetch(source, { headers: { Accept: "text/html" } });
     return await answer.text();
   } catch {
-    return "<p class='notice'>not connected; press the row again</p>";
+    return "<p class='notice'>No answer from the manager. Press the row again.</p>";
   }
 }
 

@@ -1,5 +1,5 @@
-// The list of experiments: choices in the filter take effect at once, and two to five ticked rows can be compared.
-// Without this script the filter has a button, and the comparison itself says how many it takes.
+// The list of experiments: filter options apply at once, and two to five ticked rows can be compared. Without this script
+// the filter has a button, and the comparison page states how many experiments it accepts.
 
 import { live } from "./live.js";
 
@@ -14,7 +14,7 @@ function offer() {
   if (!button) return;
   const count = ticked();
   button.disabled = count < 2 || count > MOST;
-  const words = count > MOST ? `${count} are ticked: at most ${MOST} can be compared` : `${count} ticked`;
+  const words = count > MOST ? `${count} ticked: compare at most ${MOST}` : `${count} ticked`;
   document.getElementById("compare-words").textContent = count ? words : "tick two to five";
 }
 

@@ -1,12 +1,12 @@
-// Puts parts of a fetched page in the place of the present ones. What the reader opened, ticked, wrote, focused and
-// scrolled to stays so; what did not change is not touched.
+// Replaces parts of the page by those of a fetched page. Opened, ticked, edited, focused and scrolled elements keep their
+// state; unchanged elements are not touched.
 
 import { patch } from "./patch.js";
 
-/** What the server last sent for a part, to tell its changes from those of scripts and of the reader. */
+/** The last content that the server sent for a part, to distinguish its changes from those of scripts and reader. */
 const sent = new WeakMap();
 
-/** `source`: the address that the parts came from; "": the page's own. */
+/** `source`: address of the parts; "": the page's address. */
 export function replace(html, source) {
   const fetched = new DOMParser().parseFromString(html, "text/html");
   const changed = [];
@@ -16,7 +16,7 @@ export function replace(html, source) {
     if (next && replaceOne(part, next)) changed.push(part);
   }
   if (!source && fetched.title && fetched.title !== document.title) document.title = fetched.title;
-  // after all parts: what listens may ask for sizes
+  // after all parts, because listeners may read sizes
   for (const part of changed) part.dispatchEvent(new CustomEvent("replaced", { bubbles: true }));
 }
 
@@ -59,15 +59,15 @@ function restoreField(field, value, checked) {
   else field.value = value;
 }
 
-// What the server says that a field has.
+// The server's value of a field.
 function saidOf(field) {
   if (isTicked(field)) return field.defaultChecked;
   if (field.localName !== "select") return field.defaultValue;
   return [...field.options].filter((one) => one.defaultSelected).map((one) => one.value).join();
 }
 
-// A field has what the server says, but not while it is used; one with `data-keep` keeps the reader's input until the
-// server says something else of it than before, `said`: by its id.
+// Fields get the server's value, except while they are in use. A field with `data-keep` keeps the reader's input until the
+// server's value changes. `said`: previous server values, by id.
 function reset(field, said) {
   const isKept = "keep" in field.dataset && (!said.has(field.id) || said.get(field.id) === saidOf(field));
   if (isKept || field === document.activeElement) return;

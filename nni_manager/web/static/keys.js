@@ -1,4 +1,4 @@
-// Keys, and the list of them. None is taken while the reader writes into a field.
+// Keyboard shortcuts and their list. Inactive while the reader types into a field.
 
 const PAUSE_MS = 1200;
 const goes = { o: "", t: "trials", f: "failures", c: "config", l: "log" };

@@ -1,14 +1,14 @@
-// Keeps a page fresh. When the page's one stream of events says that something changed, the page is fetched again, and
-// every element with `data-live` and an id is replaced by its namesake, if that differs. `data-source`: the address from
-// which such an element comes, if not the page's own. Without this script the page is as it was when it was loaded.
+// Keeps a page up to date. After an event of the page's stream, the page is fetched again, and every element with
+// `data-live` and an id is replaced by the element with the same id, if it differs. `data-source`: address of such an
+// element, by default the page's. Without this script the page does not change after loading.
 
 import { replace } from "./fragments.js";
 import { state } from "./state.js";
 import { Stream } from "./stream.js";
 
-// With the time until the stream tells of a change, values are at most a second late.
+// Together with the delay of the stream, values are at most a second late.
 const MIN_PAUSE_MS = 600;
-// One fetch that took long, as of a machine that was suspended, must not leave the page as it was for minutes.
+// One slow fetch, for example while the machine was suspended, must not delay the next by minutes.
 const MOST_PAUSE_MS = 10_000;
 const RETRY_MS = 3000;
 const REFRESH_KEY = "nni_manager.refresh";
@@ -16,19 +16,19 @@ const REFRESH_KEY = "nni_manager.refresh";
 const notice = document.getElementById("connection");
 const revisions = new Set();
 const listeners = new Map();
-// The tag of what was fetched last, by its address: what the server would answer again is not sent again.
+// ETag of the last fetch, by address: the server does not send an unchanged page again.
 const tags = new Map();
 let revision = null;
 let status = null;
 let chartPause = 1000;
 let timer = null;
 let isFetching = false;
-// How often the reader went to another state of the page.
+// Number of times that the reader changed the state of the page.
 let gone = 0;
 let isStale = false;
-// The reader waits for it, whatever the time between two fetches.
+// The reader waits, so this fetch ignores the interval.
 let isWanted = false;
-// Until this moment what is shown is how it is.
+// Time of the last successful refresh.
 let asOf = Date.now();
 let isCurrent = true;
 
@@ -36,17 +36,17 @@ const address = document.body.dataset.stream;
 const stream = address ? new Stream(address, { onOpen: connected, onLost: disconnected, onEvent: received }) : null;
 
 export const live = {
-  /** The experiment's revision that the stream named last; null: none yet. */
+  /** The experiment's revision in the last event; null: none yet. */
   get revision() {
     return revision;
   },
 
-  /** Milliseconds between two questions of one chart: longer the more readers the experiment has. */
+  /** Milliseconds between two questions of one chart; grows with the number of readers of the experiment. */
   get chartPause() {
     return chartPause;
   },
 
-  /** Calls back with the revision whenever it has changed, and {isTurn: the experiment has another status}. */
+  /** Calls back with each new revision, and {isTurn: the status has changed}. */
   onRevision(callback) {
     revisions.add(callback);
     return () => revisions.delete(callback);
@@ -59,21 +59,21 @@ export const live = {
     return () => listeners.get(kind).delete(callback);
   },
 
-  /** Asks the stream for more: `{log: "3.1.stdout"}`; null: no more of it. The stream is opened again with it. */
+  /** Sets further parameters of the stream, such as `{log: "3.1.stdout"}`; null removes one. Reopens the stream. */
   ask(values) {
     stream?.ask(values);
   },
 
-  /** Shows another state of this page, as a form or a link asks for it; the server may redirect. */
+  /** Shows another state of this page, requested by a form or a link; the server may redirect. */
   async go(url) {
     const mine = ++gone;
     try {
       const answer = await fetch(url, { headers: { Accept: "text/html" } });
       if (!answer.ok && answer.status !== 400) throw new Error(`status ${answer.status}`);
       const html = await answer.text();
-      if (mine !== gone) return; // the reader has asked for another one since
+      if (mine !== gone) return; // the reader has requested another one since
       if (answer.ok) state.replaceAll(new URL(answer.url).searchParams, { push: true, quiet: true });
-      else return void location.assign(url); // the page says what is wrong
+      else return void location.assign(url); // the page shows the error
       replace(html, "");
       tags.delete("");
       document.dispatchEvent(new Event("refreshed"));
@@ -82,7 +82,7 @@ export const live = {
     }
   },
 
-  /** Fetches what is shown at once. */
+  /** Refreshes the page at once. */
   refresh() {
     isStale = true;
     isWanted = true;
@@ -96,7 +96,7 @@ function received(kind, data) {
   for (const callback of listeners.get(kind) ?? []) callback(data);
   if (kind !== "state") return;
   chartPause = data.chartPauseMs ?? chartPause;
-  if (data.closed) stream.rest(); // there will be no other, unless it is resumed
+  if (data.closed) stream.rest(); // no further event comes, unless the experiment is resumed
   if (String(data.revision) !== revision) {
     revision = String(data.revision);
     const now = `${data.status} ${data.hold?.code} ${data.closed}`;
@@ -118,12 +118,12 @@ function current() {
   if (notice) notice.hidden = true;
 }
 
-// Also while the browser itself is offline. `isRefused`: the server answered, but not with a stream; the page says why.
+// Also while the browser is offline. `isRefused`: the server answered, but without a stream; the page states the reason.
 function disconnected({ isRefused = false } = {}) {
   if (isCurrent) asOf = Date.now();
   isCurrent = false;
   if (notice) {
-    notice.textContent = `not connected; shown as of ${new Date(asOf).toISOString().slice(11, 19)} UTC`;
+    notice.textContent = `not connected; last updated ${new Date(asOf).toISOString().slice(11, 19)} UTC`;
     notice.hidden = false;
   }
   if (isRefused) {
@@ -134,7 +134,7 @@ function disconnected({ isRefused = false } = {}) {
 
 // Fetching
 
-/** Milliseconds between two fetches: 0 as soon as something changes; null: only by hand. */
+/** Milliseconds between two fetches. 0: at each change; null: only on request. */
 function interval() {
   const chosen = document.getElementById("refresh")?.value ?? "0";
   return chosen === "off" ? null : Number(chosen) * 1000;
@@ -149,7 +149,7 @@ function refreshSoon() {
 async function refreshNow() {
   clearTimeout(timer);
   timer = null;
-  if (isFetching || !isStale || document.hidden) return; // when it is shown again, the stream begins with the state
+  if (isFetching || !isStale || document.hidden) return; // when the page is shown again, the stream starts with the state
   isFetching = true;
   const isForReader = isWanted;
   isStale = isWanted = false;
@@ -164,7 +164,7 @@ async function refreshNow() {
   else if (isStale) refreshSoon();
 }
 
-// Whether what is shown is how it is now. After a fetch that failed another one follows: there may be no further event.
+// Whether the page is up to date. A failed fetch is repeated, because no further event may come.
 async function fetchAll() {
   const sources = new Set([...document.querySelectorAll("[data-live]")].map((one) => one.dataset.source ?? ""));
   try {
@@ -189,9 +189,9 @@ async function fetchOne(source) {
   const headers = { Accept: "text/html", ...(known?.url === url ? { "If-None-Match": known.tag } : {}) };
   const answer = await fetch(url, { headers });
   const html = await answer.text();
-  if (url !== addressOf(source)) return void (isStale = true); // meanwhile the reader went on
+  if (url !== addressOf(source)) return void (isStale = true); // the reader has navigated in the meantime
   if (answer.status === 304) return;
-  if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page itself says why
+  if (!source && (answer.status === 404 || answer.status === 401)) location.reload(); // the page states the reason
   else if (answer.ok || answer.status === 400) {
     replace(html, source);
     if (answer.headers.get("ETag")) tags.set(source, { url, tag: answer.headers.get("ETag") });
@@ -199,7 +199,7 @@ async function fetchOne(source) {
   else throw new Error(`status ${answer.status}`);
 }
 
-// The reader's part
+// Controls
 
 function remembered() {
   try {
@@ -219,7 +219,7 @@ function startControl() {
     try {
       localStorage.setItem(REFRESH_KEY, control.value);
     } catch {
-      // not remembered
+      // not stored
     }
     clearTimeout(timer);
     timer = null;
@@ -235,7 +235,7 @@ function tellAge() {
   if (place.textContent !== text) place.textContent = text;
 }
 
-// Where tabs do not fit, the present one is in sight.
+// Scrolls to the current tab if the tabs do not fit.
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 startControl();
 setInterval(tellAge, 1000);

@@ -1,23 +1,23 @@
-// The end of a log as it grows, on the page's one stream of events: which file, follow, wrap, search, download. At most a
-// million characters are kept here; the download has all.
+// The end of a growing log, from the page's event stream: file, follow, wrap, search, download. The page keeps at most a
+// million characters; the download is complete.
 
 import { live } from "./live.js";
 
 const MOST = 1_000_000;
-/** Characters that are dropped at once when there are more, so that not every line costs a copy. */
+/** Number of characters dropped at a time above the maximum, so that not every line costs a copy. */
 const SLACK = 200_000;
 const MOST_MARKS = 2000;
 
 let pane = null;
 let chosen = null;
-/** What is shown, and the byte of the file with which it ends. */
+/** The shown text, and the offset of its end in the file. */
 let text = "";
 let end = null;
 let leftOut = 0;
 let found = [];
 let current = -1;
 
-/** Shows the log of a part of the page; null: none is asked for any more. */
+/** Shows the log of a part of the page; null: stops. */
 export function openLog(part) {
   pane = part?.querySelector(".log-pane[data-api]") ?? null;
   if (!pane) {
@@ -63,7 +63,7 @@ function clicked(event) {
   choose(chosen.trial, Number(logAttempt ?? chosen.attempt), logName ?? chosen.name);
 }
 
-// What came
+// Events
 
 live.on("log", (data) => {
   if (!pane?.isConnected || !chosen) return;
@@ -75,10 +75,10 @@ live.on("log", (data) => {
 function take(data) {
   const isContinued = end !== null && data.offset === end;
   if (end === null || data.offset < end) {
-    text = ""; // its beginning, or the stream was opened again
+    text = ""; // start of the log, or the stream was reopened
     leftOut = data.offset;
   } else if (!isContinued) {
-    text += `\n… ${size(data.offset - end)} left out …\n`;
+    text += `\n… ${size(data.offset - end)} not shown …\n`;
   }
   end = data.end;
   const added = readable(data.text);
@@ -96,7 +96,7 @@ function cut() {
   text = text.slice(start);
 }
 
-/** Without colours of terminals. Of a line that was written over and over, as progress bars are, the last counts. */
+/** Removes terminal colours. Of a line that is overwritten, such as a progress bar, keeps the last version. */
 function readable(raw) {
   // eslint-disable-next-line no-control-regex
   return raw.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, "").replace(/\r+\n/g, "\n");
@@ -107,11 +107,11 @@ function lines(raw) {
 }
 
 function sentence(bytes) {
-  if (!bytes) return "it is empty so far";
-  return leftOut ? `the last part of ${size(bytes)}; Download has all of it` : size(bytes);
+  if (!bytes) return "empty so far";
+  return leftOut ? `the end of ${size(bytes)}; download the file to see all of it` : size(bytes);
 }
 
-// As `domain/formats.py` has it.
+// As in `domain/formats.py`.
 function size(bytes) {
   if (bytes < 1000) return `${bytes} B`;
   const units = ["kB", "MB", "GB", "TB"];
@@ -152,7 +152,7 @@ function toEnd() {
   if (pane.querySelector("#log-follow").checked) box().scrollTop = box().scrollHeight;
 }
 
-// Who scrolls up reads; at the end the log is followed again.
+// Scrolling up stops following; scrolling to the end resumes it.
 function scrolled() {
   const place = box();
   const isAtEnd = place.scrollHeight - place.scrollTop - place.clientHeight < 24;

@@ -1,5 +1,4 @@
-// The log of manager or tuner is shown from its end, where the newest line is, and stays there while it grows. Who scrolls
-// up reads, and is left where they are.
+// The log of manager or tuner scrolls to its end, and follows new lines. Scrolling up stops following.
 
 const part = document.getElementById("log-part");
 let isAtEnd = true;

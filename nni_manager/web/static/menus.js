@@ -1,6 +1,5 @@
-// Menus: one in a box that scrolls would be cut off at the edge of the box, so it is placed in the window, below its button
-// or, where it does not fit there, above it. Escape and a press beside a menu close it. Without this script such a menu is
-// part of its row.
+// Menus. A scrolling box would clip a menu inside it, so the menu is positioned in the window, below its button or, if it
+// does not fit, above. Escape or a click outside closes it. Without this script such a menu is part of its row.
 
 const GAP_PX = 4;
 
@@ -40,7 +39,7 @@ function pressedBeside(event) {
   }
 }
 
-// Neither of these bubbles.
+// These events do not bubble.
 document.addEventListener("toggle", placeAll, { capture: true });
 document.addEventListener("scroll", placeAll, { capture: true, passive: true });
 document.addEventListener("replaced", placeAll);

@@ -1,5 +1,5 @@
-// The form of a new trial: fields of branches that are not chosen are hidden. Without this script all are there, and the
-// server takes those of the chosen ones.
+// The form of a new trial: fields of unselected branches are hidden. Without this script all are visible, and the server
+// uses those of the selected branches.
 
 const form = document.querySelector(".new-trial form");
 

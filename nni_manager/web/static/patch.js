@@ -1,7 +1,7 @@
-// Brings an element from what the server sent before to what it sent now: only texts, attributes and elements that
-// differ between the two are touched, so what scripts and the reader did to the others stays, and nothing is drawn anew.
+// Updates an element from the server's previous content to its current one. Only texts, attributes and elements that differ
+// between the two are changed, so changes by scripts and reader remain, and unchanged elements are not redrawn.
 
-/** False: the element is not shaped as the server sent it, and has to be replaced. */
+/** Returns false if the element's structure differs from the server's content; replace the element then. */
 export function patch(own, before, next) {
   if (before.isEqualNode(next)) return true;
   if (own.nodeType === Node.TEXT_NODE) {
@@ -28,12 +28,12 @@ function attributes(own, before, next) {
   }
 }
 
-// What is opened and closed by the reader alone.
+// Elements that only the reader opens and closes.
 function isReaders(element, name) {
   return name === "open" && element.localName === "details" && element.id !== "";
 }
 
-// Children go by their id, rows by their trial, others by their place among those of their kind.
+// Children match by id, rows by trial, others by position among elements of the same kind.
 function children(own, before, next) {
   const nodes = [...own.childNodes];
   const old = new Map(keyed(before.childNodes).map(([key, node], at) => [key, { own: nodes[at], before: node }]));

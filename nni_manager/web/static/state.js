@@ -1,4 +1,4 @@
-// What the page shows is in its address: the query string is the state of filter, sorting, columns and charts.
+// The state of the page is in its address: filter, sorting, columns and chart settings are in the query string.
 
 const callbacks = new Set();
 
@@ -12,12 +12,12 @@ export const state = {
     return values().get(name);
   },
 
-  /** All of it, as URLSearchParams. */
+  /** The whole state, as URLSearchParams. */
   all() {
     return values();
   },
 
-  /** Sets some names; null or "" removes one. `push`: the Back button leads to the state before. */
+  /** Sets some values; null or "" removes one. `push`: adds a history entry for the Back button. */
   set(changes, { push = false } = {}) {
     const next = values();
     for (const [name, value] of Object.entries(changes)) {
@@ -27,7 +27,7 @@ export const state = {
     this.replaceAll(next, { push });
   },
 
-  /** Sets the whole query string. `quiet`: the page shows it already, so it is not fetched again. */
+  /** Sets the whole query string. `quiet`: the page already shows this state, so it is not fetched again. */
   replaceAll(next, { push = false, quiet = false } = {}) {
     const text = next.toString();
     if (text === values().toString()) return;
@@ -36,7 +36,7 @@ export const state = {
     tell(quiet);
   },
 
-  /** Calls back after every change, also by the Back button. Returns a function that ends it. */
+  /** Calls back after every change, including the Back button. Returns a function that unsubscribes. */
   onChange(callback) {
     callbacks.add(callback);
     return () => callbacks.delete(callback);

@@ -1,5 +1,5 @@
-// One stream of server-sent events. It is closed while the page is hidden, and opened again after it was lost, each time
-// a little later, up to half a minute.
+// A stream of server-sent events. It is closed while the page is hidden. After a lost connection it reconnects, with a delay
+// that grows up to half a minute.
 
 const FIRST_MS = 1000;
 const LONGEST_MS = 30000;
@@ -32,7 +32,7 @@ export class Stream {
     this.#open();
   }
 
-  /** Opens it with other values in its query string; null removes one. */
+  /** Reopens the stream with changed values in its query string; null removes one. */
   ask(values) {
     for (const [name, value] of Object.entries(values)) {
       if (value === null) delete this.#asked[name];
@@ -41,7 +41,7 @@ export class Stream {
     this.#openNow();
   }
 
-  /** No event is expected soon: it looks again every half a minute, and when the page is shown again. */
+  /** No event is expected soon: reconnects every half a minute, and when the page is shown again. */
   rest() {
     this.#close();
     this.#pause = LONGEST_MS;

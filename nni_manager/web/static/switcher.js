@@ -1,4 +1,4 @@
-// The menu of other experiments: what is typed finds those whose name or id has it, among all of them.
+// The menu of other experiments: finds all experiments whose name or id contains the typed text.
 
 const MOST = 30;
 const PAUSE_MS = 150;
@@ -22,14 +22,14 @@ async function find() {
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     show(await answer.json());
   } catch (error) {
-    if (error.name !== "AbortError") say(`cannot be found now: ${error.message}`);
+    if (error.name !== "AbortError") say(`search failed: ${error.message}`);
   }
 }
 
 function show({ experiments, total }) {
   const others = experiments.filter(({ id }) => id !== document.body.dataset.id);
   list.replaceChildren(...others.map(row));
-  if (!total) say("no experiment is called so");
+  if (!total) say("no experiment matches");
   else if (total > MOST) say(`the newest ${MOST} of ${total}`);
   else say("");
 }
@@ -45,20 +45,20 @@ function row({ id, name }) {
   return item;
 }
 
-// Beside the link to all of them.
+// Next to the link to all experiments.
 function say(words) {
   const place = document.getElementById("found");
   place.replaceChildren(...(words ? [`${words} · `] : []), place.querySelector("a"));
 }
 
-// Of what is in the field now, which may not have been asked for yet.
+// For the current text, which may not have been requested yet.
 async function openFirst() {
   clearTimeout(timer);
   if (field.value.trim()) await find();
   links()[0]?.click();
 }
 
-// The arrows move between the field and what was found, Enter opens the first.
+// Arrows move between field and results, Enter opens the first result.
 function pressed(event) {
   const all = [field, ...links()];
   const at = all.indexOf(document.activeElement);

@@ -1,5 +1,5 @@
-// The table of trials: rows that are chosen, ticked and opened, forms and links without a reload, columns that are
-// remembered. Without this script every link and form leads to a page of its own.
+// The table of trials: selecting, ticking and opening rows, forms and links without a reload, stored columns. Without this
+// script every link and form loads a page.
 
 import { close, mark, open } from "./drawer.js";
 import { live } from "./live.js";
@@ -7,7 +7,7 @@ import { state } from "./state.js";
 
 const part = document.getElementById("trials-part");
 const COLUMNS = `nni_manager.columns.${document.body.dataset.id}`;
-/** As `table_pages.py` has it. */
+/** As in `table_pages.py`. */
 const MOST_COMPARED = 20;
 let current = null;
 let seen = matching();
@@ -62,7 +62,7 @@ function clicked(event) {
   open(current);
 }
 
-// What is ticked is in the address, so it stays over pages, and charts draw it.
+// Ticked trials are in the address, so they persist across pages, and charts highlight them.
 function ticked(event) {
   if (event.target.name !== "tick") return;
   const chosen = new Set((state.get("selected") ?? "").split(",").filter(Boolean));
@@ -75,7 +75,7 @@ function offer() {
   if (!button) return;
   const count = part.querySelectorAll("input[name=tick]:checked").length;
   button.disabled = count < 2;
-  const words = count > MOST_COMPARED ? `${count} ticked: the first ${MOST_COMPARED} are compared` : `${count} ticked`;
+  const words = count > MOST_COMPARED ? `${count} ticked: only the first ${MOST_COMPARED} are compared` : `${count} ticked`;
   document.getElementById("compare-words").textContent = count ? words : "tick two or more";
 }
 
@@ -94,7 +94,7 @@ function remember() {
   try {
     localStorage.setItem(COLUMNS, state.get("columns") ?? "");
   } catch {
-    // not remembered
+    // not stored
   }
 }
 
@@ -102,7 +102,7 @@ function forget() {
   try {
     localStorage.removeItem(COLUMNS);
   } catch {
-    // nothing is remembered
+    // nothing is stored
   }
 }
 
@@ -111,7 +111,7 @@ function restore() {
     const columns = localStorage.getItem(COLUMNS);
     if (columns && state.get("columns") === null) state.set({ columns });
   } catch {
-    // nothing is remembered
+    // nothing is stored
   }
 }
 
@@ -121,7 +121,7 @@ function matching() {
   return Number(document.getElementById("matching")?.dataset.matching ?? 0);
 }
 
-// Rows move only under a reader at the top of the first page; others are told how many there are.
+// New rows appear only if the reader is at the top of the first page; otherwise a note states their number.
 function replaced() {
   choose();
   mark();

@@ -1,4 +1,4 @@
-// The theme: the system's, or the reader's choice, which is remembered. Runs before the page is drawn, so it is no module.
+// The theme: the system's, or the reader's stored choice. Runs before the first paint, so it is not a module.
 
 (() => {
   const KEY = "nni_manager.theme";
@@ -9,7 +9,7 @@
     try {
       return localStorage.getItem(KEY);
     } catch {
-      return null; // no storage in this window: the system's theme
+      return null; // storage is not available: use the system's theme
     }
   }
 
@@ -29,7 +29,7 @@
       if (theme === (system.matches ? "dark" : "light")) localStorage.removeItem(KEY); // follows the system again
       else localStorage.setItem(KEY, theme);
     } catch {
-      // not remembered
+      // not stored
     }
     dark.media = theme === "dark" ? "all" : "not all";
     document.documentElement.dataset.theme = theme;

@@ -1,4 +1,4 @@
-// One trial, on its page and in the drawer beside the table: its log, its copies, the way to the trials beside it.
+// One trial, on its page and in the drawer next to the table: log, copy buttons, links to the neighbouring trials.
 
 import { openLog } from "./log.js";
 
@@ -11,7 +11,7 @@ function begin(part) {
 
 let isOpen = false;
 
-// When it opens, the focus goes to its title; from one trial to the next it stays where it is.
+// When a trial opens, its title gets the focus; moving to a neighbouring trial keeps the focus.
 function filled() {
   begin(drawer);
   drawer.scrollTop = 0;
@@ -19,7 +19,7 @@ function filled() {
   isOpen = true;
 }
 
-// Its log is not read any longer.
+// Stops reading its log.
 function emptied() {
   if (drawer.firstChild) return;
   isOpen = false;

@@ -1,5 +1,5 @@
-// A chosen file is read into the field, where it can be seen and changed before it is sent. Without this script the file
-// itself is sent.
+// Reads a selected file into the text field, where it can be edited before it is sent. Without this script the file itself
+// is sent.
 
 const file = document.getElementById("file");
 const field = document.getElementById("config");

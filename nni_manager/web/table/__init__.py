@@ -1,1 +1,1 @@
-"""The table of trials: its address, filter, rows, files, and what is done with ticked rows."""
+"""The table of trials: address, filter, rows, downloads, and actions on ticked rows."""

@@ -1,7 +1,7 @@
-"""The query string of a page: the query of the analysis, and what only the page knows, such as its columns.
+"""The query string of a page: the query of the analysis, and values of the page, such as columns.
 
-Fields of forms that say one thing in several parts (``low:p.lr`` and ``high:p.lr``, one ``status`` a box) are joined,
-and empty ones left out, before the address is used: `canonical`. `fields` are those of the form that filters the table.
+A form may send a value in several fields (``low:p.lr`` and ``high:p.lr``, one ``status`` per box). `canonical` joins
+these and removes empty ones. `fields` are the fields of the table's filter form.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from nni_manager.analysis.query import Condition, Query, joined, split
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.web import formats
 
-#: Not part of what a page shows: fields of forms that are sent along.
+#: Fields of forms that are not part of the page's state.
 _NOT_KEPT = frozenset({"back", "csrf"})
 _LOW, _HIGH = "low:", "high:"
-#: Field of a form with one value a ticked row → name in the address.
+#: Form field with a value for each ticked row → name in the address.
 _TICKED = {"tick": "selected"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryString:
-    """The query string of a page, of which links change some names."""
+    """The query string of a page; links change some of its names."""
 
-    #: As they stand in the address, each name once.
+    #: Values in the address; each name occurs once.
     pairs: Mapping[str, str]
 
     def get(self, name: str) -> str:
-        """The text of a name; empty: not given."""
+        """The value of a name; empty: missing."""
         return self.pairs.get(name, "")
 
     def string(self, **changes: Any) -> str:
-        """The query string with some names changed; None and "" leave one out."""
+        """The query string with some values changed; None and "" remove a name."""
         values = {**self.pairs, **changes}
         return urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
 
@@ -48,17 +48,17 @@ class PageQuery(QueryString):
 
     @staticmethod
     def parse(pairs: Iterable[tuple[str, str]]) -> PageQuery:
-        """Raises InvalidInput with the name of what is wrong."""
+        """Raises InvalidInput with the invalid name."""
         found = canonical(pairs)
         return PageQuery(query=Query.parse(found, lenient=True), pairs=dict(found))
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list of names, such as that of columns; empty: not given."""
+        """A list of names, such as columns; empty: missing."""
         text = self.get(name)
         return tuple(unquoted(one) for one in split(name, text)) if text else ()
 
     def sorted_by(self, column: str) -> str:
-        """Sorts by a column, or reverses its order; from the first page."""
+        """The query string that sorts by a column, or reverses its order; starts at the first page."""
         return self.string(sort=f"-{column}" if self.query.sort == column else column, page=None)
 
     def direction_of(self, column: str) -> str:
@@ -66,12 +66,12 @@ class PageQuery(QueryString):
 
     @property
     def unfiltered(self) -> str:
-        """The query string without what leaves trials out."""
+        """The query string without filters."""
         return self.string(page=None, **dict.fromkeys(name for name, _ in self.filters))
 
     @property
     def filters(self) -> list[tuple[str, str]]:
-        """The (name, text) of what leaves trials out."""
+        """(name, value) of each filter."""
         return [
             (name, text)
             for name, text in self.pairs.items()
@@ -80,7 +80,7 @@ class PageQuery(QueryString):
 
 
 def canonical(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The pairs as they stand in an address: no empty ones, the parts of ranges and choices joined."""
+    """The pairs as in an address: without empty values, with the parts of ranges and choices joined."""
     found: dict[str, list[str]] = {}
     for name, text in pairs:
         if name in _NOT_KEPT or not text.strip():
@@ -94,36 +94,36 @@ def canonical(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def unquoted(text: str) -> str:
-    """A name in a list, which stands in quotes where it holds a comma."""
+    """A name in a list, quoted if it contains a comma."""
     return str(json.loads(text)) if text.startswith('"') else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A box of the form."""
+    """A check box of the form."""
 
-    #: As the address has it.
+    #: Value in the address.
     value: str
     label: str
     is_chosen: bool
-    #: Number of trials; None: not known.
+    #: Number of trials; None: unknown.
     count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A parameter or a key of results in the form."""
+    """A parameter or result key in the form."""
 
     #: ``p.NAME`` or ``m.KEY``.
     name: str
     label: str
     low: str = ""
     high: str = ""
-    #: The range that was observed, as a hint; empty: none.
+    #: The observed range, as a hint; empty: unknown.
     hint: tuple[str, str] = ("", "")
     #: Empty: a range.
     choices: tuple[Choice, ...] = ()
-    #: Number of choices beyond those that are offered.
+    #: Number of choices that are not offered.
     others: int = 0
 
     @property
@@ -132,7 +132,7 @@ class Field:
 
 
 def statuses(query: PageQuery, counts: dict[str, int]) -> list[Choice]:
-    """A box for each status that occurs or is chosen."""
+    """A check box for each status that occurs or is selected."""
     chosen = query.query.status
     return [
         Choice(value=one, label=one, is_chosen=one in chosen, count=counts.get(one, 0))
@@ -157,14 +157,14 @@ def _parameter(one: dict[str, Any], condition: Condition | None, text: str) -> F
         return _range(name, one["name"], condition, one["observed"])
     chosen = dict.fromkeys(split(name, text)) if text else {}
     labels = {as_choice(choice): formats.short(choice) for choice in one["choices"] or ()}
-    # what the address asks for has a box, too: a filter without one would go with the next press
+    # every value in the address needs a box, or submitting the form would drop it
     labels |= {value: formats.short(value) for value in chosen if value not in labels}
     boxes = [Choice(value=value, label=label, is_chosen=value in chosen) for value, label in labels.items()]
     return Field(name=name, label=one["name"], choices=tuple(boxes), others=one["others"])
 
 
 def as_choice(value: object) -> str:
-    """A choice as the address has it: JSON, but a text that reads as nothing else stands alone."""
+    """A choice in the address: JSON, or plain text if that is unambiguous."""
     if not isinstance(value, str):
         return json.dumps(value)
     is_plain = bool(value) and "," not in value and ".." not in value and not value.startswith(('"', "[", "{"))

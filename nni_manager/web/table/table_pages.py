@@ -1,6 +1,6 @@
-"""The table of trials, what is done with the rows that are ticked, and the table as a file.
+"""The table of trials, the actions on ticked rows, and the table as a download.
 
-The file is CSV with a column for each parameter and key of results, or JSON.
+The download is JSON, or CSV with a column for each parameter and result key.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from nni_manager.web.shared_pages import shared
 from nni_manager.web.table import page_query, trial_table
 from nni_manager.web.table.page_query import PageQuery, canonical
 
-#: Rows of a page that the reader chooses from.
+#: Options for the number of rows on a page.
 _SIZES = (20, 50, 100, 200)
-#: Most trials that are compared side by side.
+#: Maximum number of trials compared side by side.
 _MOST_COMPARED = 20
 
 
@@ -58,7 +58,7 @@ async def _trials(request: Request) -> Response:
 
 
 async def _compare(request: Request) -> Response:
-    """The trials of ``selected`` side by side."""
+    """The trials in ``selected`` side by side."""
     given = request.query_params.multi_items()
     if canonical(given) != given:
         return _to_canonical(request, "compare", given)
@@ -72,11 +72,11 @@ async def _compare(request: Request) -> Response:
 
 
 async def _kill(request: Request) -> Response:
-    """Ends the ticked trials; those that have ended are left as they are."""
+    """Kill the ticked trials; ended ones are unchanged."""
     context, id_, form = context_of(request), experiment_id(request), await form_of(request)
     query = PageQuery.parse([("selected", text) for text in form.get("tick", [])])
     if not query.query.selected:
-        raise InvalidInput("no trial is ticked; tick those that are to be killed, then press again")
+        raise InvalidInput("no trials are ticked; tick the trials to kill, then press again")
     found = await context.commands.read(id_, lambda c: trial_reads.of_numbers(c, query.query.selected))
     for trial in found:
         await context.commands.kill_trial(id_, trial["id"])
@@ -84,7 +84,7 @@ async def _kill(request: Request) -> Response:
 
 
 async def _file(request: Request) -> Response:
-    """The trials that the query chooses, all pages of them: ``trials.csv``, ``trials.json``."""
+    """All trials that match the query: ``trials.csv``, ``trials.json``."""
     form = request.url.path.rpartition(".")[2]
     query = PageQuery.parse(request.query_params.multi_items()).query
 
@@ -96,14 +96,16 @@ async def _file(request: Request) -> Response:
 
 
 def _to_canonical(request: Request, page: str, given: list[tuple[str, str]]) -> Response:
-    """A form sends empty fields, ranges in two parts, and a value for each ticked row; the address has none of these.
-    It is what charts read."""
+    """Redirect a form's query string to its canonical form, which charts read too.
+
+    A form sends empty fields, ranges in two parts, and a value for each ticked row.
+    """
     query = str(QueryParams(canonical(given)))
     path = f"{request.scope.get('root_path', '')}/experiments/{experiment_id(request)}/{page}"
     return RedirectResponse(f"{path}?{query}" if query else path, 302)
 
 
-#: Ids of trials → by id, the intermediate results of the latest attempt.
+#: Trial ids → intermediate results of the latest attempt, by id.
 Curves = Callable[[list[str]], Awaitable[Mapping[str, list[Any]]]]
 Ask = Callable[[str, Query], Awaitable[dict[str, Any]]]
 
@@ -112,8 +114,10 @@ _FACTS = ("number", "id", "status", "reason", "latest", "startedMs", "endedMs", 
 
 
 async def _exported(form: str, id: str, query: Query, ask: Ask, curves: Curves | None = None) -> Response:
-    """A download of all trials that the query chooses. `form`: csv, json. `curves`: reads intermediate results, for
-    JSON alone; None: without them."""
+    """Download of all trials that match the query.
+
+    `form`: csv, json. `curves`: reads intermediate results, only for JSON; None: without them.
+    """
     columns = await ask("columns", query)
     write = _csv if form == "csv" else partial(_json, curves=curves)
     headers = {"Content-Disposition": f'attachment; filename="{id}-trials.{form}"', "Cache-Control": "no-store"}

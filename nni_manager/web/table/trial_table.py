@@ -1,7 +1,7 @@
-"""The trials of an experiment as a table, and some of them side by side.
+"""Rows of the table of trials, and of the comparison of trials.
 
-The rows are the answer to the question ``trials``. Side by side there is a line for each parameter and result, those
-that differ first.
+The table shows the answer to the question ``trials``. The comparison has a line for each parameter and result; lines
+that differ come first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nni_manager.domain.trial_status import OPEN_STATUSES
 from nni_manager.web import formats
 from nni_manager.web.table.page_query import PageQuery
 
-#: Name → heading of the columns that every table has.
+#: Fixed columns: name → heading.
 FIXED = {
     "number": "No.",
     "id": "Trial",
@@ -29,16 +29,16 @@ FIXED = {
     "place": "Place",
 }
 _SHOWN = ("number", "id", "status", "result", "latest", "duration", "place")
-#: Always there: a row without them could not be told from others, or opened.
+#: Columns that cannot be hidden: they identify and open a row.
 _NEEDED = ("number", "status")
 _AT_THE_RIGHT = frozenset({"number", "result", "latest", "duration"})
-#: Parameters with a column of their own where the reader chose none.
+#: Number of parameters with a column by default.
 _MOST_PARAMETERS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    #: As `sort` and `columns` have it.
+    #: Name in `sort` and `columns`.
     name: str
     title: str
     is_number: bool
@@ -48,13 +48,15 @@ class Column:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     text: str = ""
-    #: The whole value, where the text is shorter.
+    #: The full value, if the text is shortened.
     title: str = ""
 
 
 def build(query: PageQuery, columns: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """The answer to ``trials``, its rows with what the table shows of them, and all columns, by that to ``columns``;
-    `shown`: those that are shown."""
+    """The answer to ``trials`` with displayed values added to its rows, and all columns from the answer to ``columns``.
+
+    `shown`: the visible columns.
+    """
     listed = columns_of(query, columns)
     shown = [column for column in listed if column.is_shown]
     return {
@@ -66,8 +68,7 @@ def build(query: PageQuery, columns: dict[str, Any], found: dict[str, Any]) -> d
 
 
 def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
-    """Fixed columns, one for each parameter, one for each further key of results; the chosen ones first, in their
-    order."""
+    """All columns: fixed ones, parameters, and further result keys. Selected columns come first, in their order."""
     parameters = {f"p.{one['name']}": one for one in columns["parameters"]}
     of_results = query.query.key or columns["key"]
     keys = [f"m.{key['name']}" for key in columns["keys"] if key["name"] != of_results]
@@ -90,8 +91,11 @@ def columns_of(query: PageQuery, columns: dict[str, Any]) -> list[Column]:
 
 
 def _row(query: PageQuery, shown: list[str], row: dict[str, Any]) -> dict[str, Any]:
-    """`line`: the last one of stderr of a failed trial; `percent`: where its result lies from worst (0) to best (100),
-    None: it cannot be compared; `spark`: points of an SVG polyline, empty: no curve; `cells`: by column."""
+    """A row with displayed values added.
+
+    `line`: last line of stderr of a failed trial. `percent`: rank of its result from worst (0) to best (100); None: not
+    comparable. `spark`: points of an SVG polyline; empty: no curve. `cells`: by column.
+    """
     return {
         **row,
         "line": "" if row["line"] in row["reason"] else row["line"],
@@ -113,7 +117,7 @@ def _cell(name: str, row: dict[str, Any]) -> Cell:
 
 
 def cell(value: object) -> Cell:
-    """A value with six significant digits, its whole text as title where that differs."""
+    """A value with six significant digits; the full text is its title if it differs."""
     text, whole = formats.cell(value), formats.whole(value)
     return Cell(text=text, title=whole if whole != text else "")
 
@@ -141,13 +145,13 @@ class Compared:
     #: (number, id, status) of each trial.
     heads: list[tuple[int, str, str]]
     lines: list[Line]
-    #: Number of lines that are left out, as all trials have the same value.
+    #: Number of hidden lines, whose values are identical.
     hidden: int
     everything: bool
 
 
 def compare(trials: Sequence[dict[str, Any]], now_ms: int, *, everything: bool) -> Compared:
-    """`trials`: as the API answers them. `everything`: identical lines, too."""
+    """Compare trials, given as in the API's answers. `everything`: include identical lines."""
     parameters = [flat(trial["parameters"]) for trial in trials]
     found = [
         *lines("result", [_results(trial) for trial in trials]),
@@ -164,12 +168,12 @@ def compare(trials: Sequence[dict[str, Any]], now_ms: int, *, everything: bool) 
 
 
 def chosen(found: Sequence[Line], *, everything: bool) -> list[Line]:
-    """The lines that differ, then, with `everything`, the others."""
+    """The lines that differ, followed with `everything` by the others."""
     return sorted((line for line in found if everything or line.differs), key=lambda line: not line.differs)
 
 
 def lines(kind: str, columns: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """A line for each name that a column has, with its value in every column."""
+    """A line for each name in any column, with its value in every column."""
     names = dict.fromkeys(name for column in columns for name in column)
     return [_line(kind, name, [column.get(name, _ABSENT) for column in columns]) for name in names]
 
@@ -196,5 +200,5 @@ def _facts(trial: dict[str, Any], now_ms: int) -> dict[str, Any]:
         "intermediate results": trial["intermediates"],
         "attempts": trial["attempt"],
         "place": trial["place"] or trial["service"] or "",
-        "made by": trial["parameterSource"],
+        "parameters by": trial["parameterSource"],
     }

@@ -1,1 +1,1 @@
-"""One trial: its page and drawer, its log and files, running it again as it was or changed; and failures by kind."""
+"""One trial: page, drawer, log, files, and running it again; and failures by kind."""

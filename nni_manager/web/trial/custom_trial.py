@@ -1,7 +1,7 @@
-"""The form of a trial with a person's own parameters: typed fields from the search space, checked here.
+"""The form of a trial with custom parameters: typed fields from the search space, and their checks.
 
-What is no value of its type is refused with its field. What lies outside of the search space is allowed, as by NNI,
-once the person has said so.
+A value of the wrong type is refused with the name of its field. A value outside the search space is allowed after a
+confirmation, as in NNI.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from nni_manager.domain.space.dimension import Choice, Integer, Real
 from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSpace
 from nni_manager.web import formats
 
-#: Name of the field that has all parameters as JSON, where the search space says nothing about them.
+#: Name of the field with all parameters as JSON, used if the search space does not define them.
 JSON_FIELD = "json"
-#: Name of the tick that allows values outside of the search space.
+#: Name of the check box that allows values outside the search space.
 OUTSIDE_FIELD = "outside"
-#: Option of a choice that keeps the original's value, which is none of the options.
+#: Option of a choice that keeps the original's value, which is not one of the options.
 _KEPT = "kept"
 
 
@@ -33,22 +33,22 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One field. `name` is a number: parameters may be called anything."""
+    """A field of the form. `name` is a number, because parameter names may contain any character."""
 
     name: str
     label: str
     #: ``number``, ``choice``, ``branch`` or ``json``.
     kind: str
-    #: What is written in it.
+    #: Current value.
     text: str
-    #: Which values belong to the search space.
+    #: Description of the values in the search space.
     hint: str = ""
     options: tuple[Option, ...] = ()
-    #: Field and option of the nested choice that it belongs to; empty: always there.
+    #: Field and option of the nested choice that contains it; empty: top level.
     parent: str = ""
     branch: str = ""
     depth: int = 0
-    #: Why its value is refused, or what must be confirmed.
+    #: Why the value is refused, or what needs a confirmation.
     error: str = ""
     warning: str = ""
 
@@ -56,11 +56,11 @@ class FormField:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialForm:
     fields: tuple[FormField, ...]
-    #: The parameters that were sent; None: not to be run as they are.
+    #: The submitted parameters; None: they cannot run as they are.
     parameters: object = None
-    #: Parameters of the original that the search space does not name; they are kept.
+    #: Parameters of the original that are not in the search space; they are kept.
     kept: Mapping[str, object] = field(default_factory=dict)
-    #: Some value lies outside of the search space, and nobody has said that this is meant.
+    #: Whether a value outside the search space needs a confirmation.
     must_confirm: bool = False
 
     @property
@@ -73,7 +73,7 @@ class TrialForm:
 
 
 def prefilled(space: object, parameters: object) -> TrialForm:
-    """The form with a trial's parameters in it; `parameters` None: empty fields. `space`: NNI's JSON."""
+    """The form filled with a trial's parameters; None: empty fields. `space`: search space in NNI's JSON."""
     parsed = _parsed(space, parameters)
     if parsed is None:
         text = "{}" if parameters is None else json.dumps(parameters, ensure_ascii=False, indent=2)
@@ -86,7 +86,7 @@ def prefilled(space: object, parameters: object) -> TrialForm:
 
 
 def sent(space: object, parameters: object, form: Mapping[str, str]) -> TrialForm:
-    """The form as it was sent, checked. `parameters`: of the trial that it began with."""
+    """The submitted form, checked. `parameters`: those of the original trial."""
     parsed = _parsed(space, parameters)
     if parsed is None:
         return _sent_json(form)
@@ -106,7 +106,7 @@ def sent(space: object, parameters: object, form: Mapping[str, str]) -> TrialFor
 
 
 def _parsed(space: object, parameters: object) -> SearchSpace | None:
-    """None: the space is not in NNI's form, as a tuner of the user's may have one of its own, or the parameters are."""
+    """None: search space or parameters are not in NNI's format, as may be the case with a custom tuner."""
     if parameters is not None and not isinstance(parameters, Mapping):
         return None
     try:
@@ -117,7 +117,7 @@ def _parsed(space: object, parameters: object) -> SearchSpace | None:
 
 
 def _json_field(text: str, error: str = "") -> FormField:
-    hint = "JSON: an object of names and values"
+    hint = "a JSON object of names and values"
     return FormField(name=JSON_FIELD, label="Parameters", kind="json", text=text, hint=hint, error=error)
 
 
@@ -126,11 +126,11 @@ def _sent_json(form: Mapping[str, str]) -> TrialForm:
     try:
         return TrialForm(fields=(_json_field(text),), parameters=json.loads(text, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
-        return TrialForm(fields=(_json_field(text, f"is no JSON: {error}"),))
+        return TrialForm(fields=(_json_field(text, f"is not JSON: {error}"),))
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _kept(space: SearchSpace, parameters: object) -> dict[str, object]:
@@ -167,7 +167,7 @@ def _options(place: PlacedDimension, value: object, *, is_missing: bool = False)
     found = tuple(Option(value=str(index), text=formats.short(text)) for index, text in enumerate(shown))
     if is_missing or place.branches or place.dimension.contains(value):
         return found
-    return (*found, Option(value=_KEPT, text=f"{formats.short(_as_text(value))} (as it was)"))
+    return (*found, Option(value=_KEPT, text=f"{formats.short(_as_text(value))} (unchanged)"))
 
 
 def _as_text(value: object) -> str:
@@ -199,9 +199,9 @@ def _hint(place: PlacedDimension) -> str:
 def _checked(
     one: FormField, place: PlacedDimension, fields: Sequence[FormField], values: dict[Key, object], original: object
 ) -> FormField:
-    """The field with its error or warning; its value is put into `values`."""
+    """The field with its error or warning. Adds its value to `values`."""
     if place.parent and values.get(place.key[:-2]) != place.key[-2]:
-        return one  # of a branch that was not chosen
+        return one  # in a branch that is not selected
     try:
         value = _READ[type(place.dimension)](one, place, original)
     except ValueError as error:
@@ -209,7 +209,7 @@ def _checked(
     values[place.key] = value
     if place.dimension.contains(value):
         return one
-    return replace(one, warning=f"is outside of the search space: {one.hint or 'none of the options'}")
+    return replace(one, warning=f"is outside the search space: {one.hint or 'not one of the options'}")
 
 
 def _chosen(one: FormField, place: PlacedDimension, original: object) -> object:

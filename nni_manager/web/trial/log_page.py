@@ -1,6 +1,4 @@
-"""The log that a trial's page shows: which one, its end as text for browsers without scripts, and its growing end as
-events of the page's stream.
-"""
+"""The log on a trial's page: its end as text for browsers without scripts, and new output as stream events."""
 
 from __future__ import annotations
 
@@ -25,25 +23,24 @@ from trial_runner.protocol import LOG_FILES, STDERR_FILE, STDOUT_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedLog:
-    """The log that is chosen."""
+    """The selected log."""
 
     chosen: LogName
     names: tuple[str, ...]
     attempts: tuple[int, ...]
-    #: Its end; empty where nobody asked for it by ``?log=``.
+    #: Its end; empty without ``?log=``.
     text: str = ""
-    #: What the text leaves out, or why there is none; may be empty.
+    #: What the text omits, or why it is missing; may be empty.
     note: str = ""
 
     @property
     def key(self) -> str:
-        """As the stream of events takes it."""
+        """Its name in the event stream."""
         return f"{self.chosen.trial}.{self.chosen.attempt}.{self.chosen.name}"
 
 
 async def opened(request: Request, trial: ShownTrial) -> OpenedLog:
-    """The log that ``?log=1.stdout`` asks for, with its end; without that, the one to begin with. Raises
-    InvalidInput."""
+    """The log of ``?log=1.stdout`` with its end, else the default log. Raises InvalidInput."""
     asked = request.query_params.get("log", "")
     attempts = tuple(attempt["number"] for attempt in trial.row["attempts"])
     start = LogName(trial.number, trial.row["attempt"], STDERR_FILE if trial.has_failed else STDOUT_FILE)
@@ -64,18 +61,18 @@ async def _end(request: Request, trial: ShownTrial, log: LogName) -> tuple[str, 
     except NniManagerError as error:
         return "", str(error)
     left = size - len(data)
-    return data.decode("utf-8", "replace"), f"{formats.size(left)} before this are left out" if left > 0 else ""
+    return data.decode("utf-8", "replace"), f"{formats.size(left)} before this are not shown" if left > 0 else ""
 
 
-#: Bytes from the end with which a page begins, and most bytes of one event: what was written faster is left out.
+#: Number of bytes from the end that a page starts with, and maximum of one event. Faster output is skipped.
 TAIL_BYTES = 256 * 1024
-#: Seconds between two looks at a file here, and at one that is read through a service. No event tells of its growth.
+#: Seconds between two reads of a local file, and of a file read through a service. Growth causes no event.
 _HERE_S, _ELSEWHERE_S = 0.5, 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class LogName:
-    """``17.1.stdout``: a log of an attempt of a trial, by numbers."""
+    """``17.1.stdout``: trial number, attempt, file."""
 
     trial: int
     attempt: int
@@ -88,19 +85,19 @@ class LogName:
         attempt, _, name = rest.partition(".")
         are_numbers = all(part.isascii() and part.isdecimal() and len(part) < 10 for part in (trial, attempt))
         if not are_numbers or name not in LOG_FILES:
-            raise InvalidInput(f"log: must be TRIAL.ATTEMPT.NAME, by numbers, NAME one of {', '.join(LOG_FILES)}")
+            raise InvalidInput(f"log: must be TRIAL.ATTEMPT.NAME with two numbers and one of {', '.join(LOG_FILES)}")
         return LogName(int(trial), int(attempt), name)
 
 
 class LogTail:
-    """One reader's place in a log. It is looked for anew each time: when a job has ended its log moves here."""
+    """One reader's position in a log. The file is located at each read: it moves here after the job has ended."""
 
     def __init__(self, commands: ExperimentCommands, id: str, log: LogName) -> None:
         self._commands = commands
         self._id = id
         self._log = log
         self._trial_id = ""
-        #: The next byte to send; None: none was sent.
+        #: Offset of the next byte to send; None: nothing was sent.
         self._offset: int | None = None
         self._was_here = True
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -110,7 +107,7 @@ class LogTail:
         self._looking = asyncio.Lock()
 
     async def follow(self, news: asyncio.Event) -> None:
-        """Sets `news` whenever there is more to read; never returns."""
+        """Set `news` whenever there is more to read. Never returns."""
         while True:
             await self.look()
             if self._text:
@@ -120,7 +117,7 @@ class LogTail:
             await asyncio.sleep(_HERE_S if self._was_here else _ELSEWHERE_S)
 
     async def look(self) -> None:
-        """Reads what is new."""
+        """Read new output."""
         async with self._looking:
             self._text += await self._look()
 
@@ -140,7 +137,7 @@ class LogTail:
         return sent
 
     def _tell(self, trouble: str) -> str:
-        """An event about why nothing can be read, once for each reason."""
+        """An event with the reason why the log cannot be read, sent once per reason."""
         if trouble == self._trouble:
             return ""
         self._trouble = trouble
@@ -152,7 +149,7 @@ class LogTail:
             self._trial_id = await self._commands.read(self._id, lambda c: trial_reads.id_of(c, number))
         file = await attempt_logs.find(self._commands, self._id, self._trial_id, self._log.attempt, self._log.name)
         if file.is_here and not self._was_here:
-            self._offset = None  # what was kept of it here may begin later
+            self._offset = None  # the local copy may start later
         self._was_here = file.is_here
         return file
 
@@ -172,7 +169,7 @@ class LogTail:
         return self._event(start, max(size or 0, self._offset), self._decoder.decode(data))
 
     def _event(self, offset: int, size: int, text: str, **more: str) -> str:
-        """`offset`: of the first byte; where it is not the end of what came before, something was left out."""
+        """`offset`: of the first byte; if it is beyond the end of the previous event, output was skipped."""
         log = {"trial": self._log.trial, "attempt": self._log.attempt, "name": self._log.name}
         place = {"offset": offset, "end": self._offset or 0, "size": size}
         return event("log", json.dumps({**log, **place, "text": text, **more}))

@@ -1,6 +1,4 @@
-"""One trial as its page shows it, its parameters as people read and copy them, and the files in its attempt's folder on
-this machine: a list, and each as a download.
-"""
+"""Values on a trial's page: state, parameters to read and copy, and local files of its attempt."""
 
 from __future__ import annotations
 
@@ -30,20 +28,20 @@ from trial_runner.wire import foreign_files
 
 Json = dict[str, Any]
 
-#: Ends of which the last lines of stderr are shown at once.
+#: Final statuses for which the end of stderr is shown open.
 _SHOWN_AT_ONCE = ("FAILED", "SYS_CANCELED")
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
-#: What is less is shown as 0.
+#: Shorter durations are not shown.
 _SHORTEST_MS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownParameter:
     name: str
-    #: Rounded, and with all digits.
+    #: Rounded text, and text with all digits.
     text: str
     whole: str
-    #: Its place among all trials, 0 to 1; None: it is no number, or not known.
+    #: Percentile among all trials, 0 to 1; None: not a number, or unknown.
     share: float | None
 
 
@@ -53,19 +51,19 @@ class Moment:
 
     ms: int
     sentence: str
-    #: Since the line before.
+    #: Time since the previous line.
     after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTrial:
-    #: As the API answers it, with its attempts.
+    #: The API's answer, with attempts.
     row: Json
     parameters: tuple[ShownParameter, ...]
     rank: str
     previous: int | None
     next: int | None
-    #: Numbers of the trial that it repeats, and of those that repeat it.
+    #: Number of the trial that it repeats, and of those that repeat it.
     repeats: int | None
     repeated_by: tuple[int, ...]
     files: ListedFiles
@@ -85,7 +83,7 @@ class ShownTrial:
 
     @property
     def why(self) -> str:
-        """Why it has its status, in a sentence; may be empty."""
+        """The reason for its status; may be empty."""
         return explanation(self.row)
 
     @property
@@ -103,12 +101,12 @@ class ShownTrial:
 
     @property
     def attempt(self) -> Json | None:
-        """The attempt that counts."""
+        """The latest attempt."""
         return self.row["attempts"][-1] if self.row["attempts"] else None
 
     @property
     def stderr(self) -> str:
-        """The last lines of stderr that are known of its latest attempt."""
+        """The known end of stderr of its latest attempt."""
         return str(self.attempt["stderrTail"]).strip("\n") if self.attempt else ""
 
     @property
@@ -128,13 +126,15 @@ class ShownTrial:
 
 
 def _after(ms: int) -> str:
-    """Empty: too little to be shown."""
+    """The duration as text; empty: too short."""
     return "" if ms < _SHORTEST_MS else duration(ms)
 
 
 async def shown(commands: ExperimentCommands, id: str, trial: str, place: Json, now_ms: int) -> ShownTrial:
-    """A trial by number or id, with the files of its latest attempt. `place`: the answer to ``trial``; empty: there is
-    none. Raises NotFound, StoreError."""
+    """A trial by number or id, with the files of its latest attempt.
+
+    `place`: the answer to ``trial``; may be empty. Raises NotFound, StoreError.
+    """
 
     def read(connection: Connection) -> tuple[Json, tuple[int | None, int | None], int | None, list[int]]:
         row = json.loads(answers.trial(connection, trial_id(connection, trial)))
@@ -158,7 +158,7 @@ async def shown(commands: ExperimentCommands, id: str, trial: str, place: Json, 
 
 
 def trial_id(connection: Connection, trial: str) -> str:
-    """The id of a trial by its number or id; an id that is none is looked for as such. Raises NotFound."""
+    """The id of a trial, given its number or id; ids are not validated. Raises NotFound for an unknown number."""
     is_number = trial.isascii() and trial.isdecimal() and len(trial) < 16
     return trial_reads.id_of(connection, int(trial)) if is_number else trial
 
@@ -181,26 +181,26 @@ def _parameters(values: object, percentiles: Mapping[str, float]) -> Iterator[Sh
 
 
 def _moments(row: Json) -> Iterator[Moment]:
-    yield Moment(ms=row["createdMs"], sentence=f"made, its parameters {_SOURCES.get(row['parameterSource'], 'given')}")
+    yield Moment(ms=row["createdMs"], sentence=f"created, parameters {_SOURCES.get(row['parameterSource'], 'given')}")
     for one in row["attempts"]:
         which = f"attempt {one['number']} " if len(row["attempts"]) > 1 else ""
-        yield Moment(ms=one["submittedMs"], sentence=f"{which}given to {one['service'] or 'its platform'}")
+        yield Moment(ms=one["submittedMs"], sentence=f"{which}submitted to {one['service'] or 'its platform'}")
         if one["startedMs"] is not None:
             yield Moment(ms=one["startedMs"], sentence=f"{which}started{' on ' if one['place'] else ''}{one['place']}")
         for gap in one["interruptions"]:
-            yield Moment(ms=gap["sinceMs"], sentence=f"{which}out of reach: {gap['sentence']}")
-            yield Moment(ms=gap["untilMs"], sentence=f"{which}in reach again")
+            yield Moment(ms=gap["sinceMs"], sentence=f"{which}unreachable: {gap['sentence']}")
+            yield Moment(ms=gap["untilMs"], sentence=f"{which}reachable again")
         if one["endedMs"] is not None:
             yield Moment(ms=one["endedMs"], sentence=f"{which}ended: {how_it_ended(one) or one['state'].lower()}")
     if row["endedMs"] is not None:
-        yield Moment(ms=row["endedMs"], sentence=f"decided: {row['status']}")
+        yield Moment(ms=row["endedMs"], sentence=f"final status: {row['status']}")
 
 
-_SOURCES = {"algorithm": "by the tuner", "customized": "by a person", "resumed": "of an earlier run"}
+_SOURCES = {"algorithm": "from the tuner", "customized": "from a user", "resumed": "from an earlier run"}
 
 
 def how_it_ended(attempt: Mapping[str, Any]) -> str:
-    """How an attempt ended, in a few words; empty: it has not, or nothing is known."""
+    """How an attempt ended; empty: not ended, or unknown."""
     exit_code, signal = attempt["exitCode"], attempt["signal"]
     code = f"exit code {exit_code}" if exit_code is not None else f"signal {signal}" if signal is not None else ""
     words = [code, attempt["cause"] or "", attempt["reason"], attempt["message"]]
@@ -213,7 +213,7 @@ def as_json(values: object) -> str:
 
 
 def as_code(values: object) -> str:
-    """Python that makes the same values."""
+    """Python code with the same values."""
     text = _python(values, "")
     needs_math = "math." in text and any(word in text for word in ("math.nan", "math.inf"))
     return f"{'import math' + chr(10) * 2 if needs_math else ''}params = {text}"
@@ -231,7 +231,7 @@ def _python(value: object, indent: str) -> str:
     return repr(value)
 
 
-#: Most files in the list of a page.
+#: Maximum number of files listed.
 _MOST = 200
 
 
@@ -239,9 +239,9 @@ _MOST = 200
 class ListedFile:
     """A file below an attempt's folder."""
 
-    #: Its path below the folder, as people read it.
+    #: Printable path below the folder.
     name: str
-    #: The same, quoted for an address.
+    #: The path, quoted for an address.
     quoted: str
     size: str
 
@@ -249,12 +249,12 @@ class ListedFile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFiles:
     files: tuple[ListedFile, ...] = ()
-    #: How many there are besides.
+    #: Number of files that are not listed.
     others: int = 0
 
 
 async def listed(trials: Path, trial_id: str, attempt: int) -> ListedFiles:
-    """The files of an attempt; none where its folder is not on this machine."""
+    """The files of an attempt; empty if its folder is not on this machine."""
     return await asyncio.to_thread(_listed, str(trials), attempt_directory(trial_id, attempt))
 
 
@@ -274,14 +274,14 @@ def _size(trials: str, name: str) -> int | None:
     try:
         return foreign_files.size(trials, name)
     except OSError:
-        return None  # removed meanwhile
+        return None  # removed in the meantime
 
 
 async def download(trials: Path, trial_id: str, attempt: int, name: str) -> Response:
-    """A file as it is now, never shown as a page. Raises NotFound."""
+    """The current content of a file, as a download that browsers do not display. Raises NotFound."""
     file = file_here(trials, f"{attempt_directory(trial_id, attempt)}/{name}")
     if any(part.startswith(".") for part in name.split("/")):
-        raise NotFound(f"there is no file {name!r} in the list")
+        raise NotFound(f"file {name!r} does not exist or is hidden")
     size = await file.size()
     last = quote(name.rpartition("/")[2], safe="", errors="surrogateescape")
     headers = {

@@ -1,7 +1,7 @@
-"""The page of one trial, its files, and the ways to run it again; the page of failures.
+"""The page of one trial, its files, the forms that run it again, and the page of failures.
 
-A trial's page is a drawer beside the table as well. The other has a row for each way of failing, with the log of an
-example.
+A trial's page is also the drawer next to the table. The page of failures has a row for each kind of failure, with the
+log of an example.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from nni_manager.web.trial import custom_trial, log_page, shown_trial
 from nni_manager.web.trial.custom_trial import TrialForm
 from nni_manager.web.trial.shown_trial import ShownTrial
 
-#: Seconds to wait for the trial's place among the others: of many trials it is computed when a page asks first.
+#: Seconds to wait for the trial's rank: with many trials the first request computes it.
 _PLACE_S = 2.0
 
 
 @shared
 async def _page(request: Request) -> Response:
-    """The page, or with ``?drawer=1`` what the drawer shows of it."""
+    """The page, or with ``?drawer=1`` the content of the drawer."""
     trial = await _shown(request)
     log = await log_page.opened(request, trial)
     if request.query_params.get("drawer") == "1":
@@ -51,7 +51,7 @@ async def _file(request: Request) -> Response:
     trials = (await context.commands.entry(id_)).folder.trials
     attempt = request.path_params["attempt"]
     if not (attempt.isascii() and attempt.isdecimal() and len(attempt) < 10):
-        raise NotFound(f"there is no attempt {attempt!r}")
+        raise NotFound(f"{attempt!r} is not an attempt number")
     return await shown_trial.download(trials, trial_id, int(attempt), request.path_params["path"])
 
 
@@ -61,14 +61,14 @@ async def _again(request: Request) -> Response:
 
 
 async def _form(request: Request) -> Response:
-    """The form of a new trial; ``?like=17``: with the parameters of that one."""
+    """The form of a new trial; with ``?like=17``, filled with the parameters of that trial."""
     origin = await _origin(request)
     parameters = origin["parameters"] if origin else None
     return await _render_form(request, custom_trial.prefilled(await _space(request), parameters), origin)
 
 
 async def _sent(request: Request) -> Response:
-    """Runs what was sent, or shows the form again with what is wrong."""
+    """Run the submitted parameters, or show the form with its errors."""
     origin, fields = await _origin(request), await form_of(request)
     form = {name: values[-1] for name, values in fields.items()}
     found = custom_trial.sent(await _space(request), origin["parameters"] if origin else None, form)
@@ -98,7 +98,7 @@ async def _shown(request: Request) -> ShownTrial:
 
 
 async def _place(request: Request, number: int) -> dict[str, Any]:
-    """Its place among the others; empty where that cannot be computed: the page has the rest."""
+    """Its rank among all trials; empty if that cannot be computed now."""
     try:
         async with asyncio.timeout(_PLACE_S):
             return await ask(request, "trial", Query(number=number))
@@ -107,7 +107,7 @@ async def _place(request: Request, number: int) -> dict[str, Any]:
 
 
 async def _row(request: Request, trial: str) -> dict[str, Any]:
-    """The trial as the API answers it. Raises NotFound."""
+    """The API's answer about a trial. Raises NotFound."""
     read = await context_of(request).commands.read(
         experiment_id(request), lambda c: answers.trial(c, shown_trial.trial_id(c, trial))
     )
@@ -126,7 +126,7 @@ async def _space(request: Request) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A way of failing, as the analysis groups it, and what its example wrote last."""
+    """A kind of failure, as the analysis groups it, with the end of an example's stderr."""
 
     group: Mapping[str, Any]
     #: Last lines of stderr of the example; may be empty.
@@ -143,14 +143,14 @@ async def _failures(request: Request) -> Response:
 
 
 async def with_examples(context: PagesContext, id: str, groups: Sequence[Mapping[str, Any]]) -> list[Failure]:
-    """The groups of an answer to ``failures``, each with what its example wrote last."""
+    """The groups of an answer to ``failures``, each with the end of its example's stderr."""
     examples = [group["example"] for group in groups]
     tails = await context.commands.read(id, lambda c: [_stderr(c, example) for example in examples])
     return [Failure(group=group, stderr=stderr) for group, stderr in zip(groups, tails, strict=True)]
 
 
 async def _asked(request: Request) -> tuple[dict[str, Any], str]:
-    """The answer, and why there is none; empty: there is one."""
+    """The answer, and why it is missing; empty: it is not missing."""
     try:
         return await ask(request, "failures", Query()), ""
     except AnalysisUnavailable as error:

@@ -1,6 +1,6 @@
 """A trial that reports its parameter as final result; every fourth fails.
 
-Those from the sixth on wait until `$GATES/all` is there.
+From the sixth on, trials wait until `$GATES/all` exists.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Counts, with a checkpoint at each step: a line of the file `steps` is both the step and its checkpoint.
 
-Arguments: how far; a file for notes; the steps after which an attempt that began before them waits to be taken away.
+Arguments: number of steps; a file for notes; the steps after which an attempt that started earlier waits for its loss.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""A trial that will not go: it and its children ignore SIGTERM, and one of them leaves its session.
+"""A trial that resists its end: it and its children ignore SIGTERM, and one of them leaves its session.
 
-`$PIDS` gets a line for each process that lives; with the argument ``leave`` the main process ends by itself after that.
+`$PIDS` gets a line for each live process; with the argument ``leave`` the main process then exits.
 """
 
 import os

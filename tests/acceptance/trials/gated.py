@@ -1,4 +1,4 @@
-"""A trial that reports its parameter, waits until its gate is opened, and reports twice the parameter as final result.
+"""A trial that reports its parameter, waits for its gate, and reports twice the parameter as final result.
 
 `$GATES/<sequence id>` opens one gate, `$GATES/all` every one.
 """

@@ -1,4 +1,4 @@
-"""A tuner that proposes values from a list, and writes down which trials ended and what it learned from them."""
+"""A tuner that proposes values from a list, and notes ended trials and their results."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A trial that writes down what its code folder holds: ``lister.py NOTES``, a new file there for each trial."""
+"""A trial that lists its code folder: ``lister.py NOTES``, with a new file in NOTES for each trial."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A tuner that writes down, one file a process, which results it saw."""
+"""A tuner that notes the results that it gets, in one file per process."""
 
 import json
 import os

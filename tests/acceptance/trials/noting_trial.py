@@ -1,4 +1,4 @@
-"""A trial that writes down for itself, outside everything the manager owns, what it was given and what it reported."""
+"""A trial that notes its parameters and results outside the manager's folders."""
 
 import json
 import os
@@ -9,7 +9,7 @@ sys.path.insert(0, os.environ["PYTHONPATH"].rsplit(":", 1)[-1])
 import nni
 
 steps, pause_s = int(sys.argv[1]), float(sys.argv[2])
-# how much longer than `pause_s` the longest pause of a trial may be, in seconds; each has its own
+# maximum addition to `pause_s`, in seconds; each trial has its own pause
 spread_s = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
 notes_file = os.environ["TRIAL_NOTES"]
 attempt = os.path.basename(os.environ["NNI_SYS_DIR"])

@@ -1,6 +1,6 @@
-"""A trial that reports numbers in order, each after it wrote it down for itself: ``numbered.py NOTES STEPS PAUSE_S``.
+"""A trial that notes and then reports numbers in order: ``numbered.py NOTES STEPS PAUSE_S``.
 
-Every fourth fails with exit code 3. It needs no SDK, and of its environment only what every trial has.
+Every fourth fails with exit code 3. It needs no SDK, and only variables that every trial has.
 """
 
 import json

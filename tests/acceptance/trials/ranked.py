@@ -1,6 +1,6 @@
-"""One of several processes of a trial: `$RANK` says which. It reports as NNI's 2.x SDK does, with lines that it prints.
+"""One of several processes of a trial, numbered by `$RANK`. It reports like NNI's 2.x SDK, with printed lines.
 
-Rank 0 waits for `$GATE`, rank 1 ends by itself with exit code 5, all others run on. All write to their outbox, too.
+Rank 0 waits for `$GATE`, rank 1 exits with code 5, all others continue. All write to their outbox, too.
 """
 
 import json

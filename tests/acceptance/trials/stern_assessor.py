@@ -1,4 +1,4 @@
-"""An assessor that finds every trial bad; with a gate, once that file is there. ``<gate>-wanted``: it waits for it."""
+"""An assessor that finds every trial bad; with a gate, when that file exists. ``<gate>-wanted``: it waits."""
 
 import os
 import time

@@ -1,7 +1,6 @@
 """Assessors on recorded learning curves, as Markdown: `python -m tests.benchmarks.assessors [--orders N] [--slow]`.
 
-NNI's Curvefitting takes half a second for each judgement: with `--slow`, it has one order of every fifth curve, and
-ours has the same.
+NNI's Curvefitting takes half a second per judgement: with `--slow`, it and ours get one order of every fifth curve.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tests.benchmarks.assessors.replay import Curve, Judge, Outcome, curves, rep
 Make = Callable[[], AbstractContextManager[Judge]]
 
 _HEADERS = ("Assessor", "bad trials stopped", "time saved", "best tenth kept", "best result lost", "ms a judgement")
-#: The arguments that an assessor of ours needs for these curves.
+#: Arguments of our assessors for these curves.
 _OURS = {"Medianstop": {}, "Curvefitting": {"epoch_num": EPOCHS}, "ASHA": {"max_steps": EPOCHS}}
 
 
@@ -48,7 +47,7 @@ def main() -> None:
 
 
 def ours() -> Iterator[tuple[str, Make]]:
-    """The assessors that need nothing but what is installed: ours, and Optuna's pruners."""
+    """The assessors that need only installed packages: ours, and Optuna's pruners."""
     for name, arguments in _OURS.items():
         if name in CATALOGUE.names:
             yield name, lambda name=name, arguments=arguments: nullcontext(judges.Ours(name, **arguments))  # type: ignore[misc]

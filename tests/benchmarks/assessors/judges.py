@@ -1,4 +1,4 @@
-"""The assessors that are compared: ours, upstream's in its own Python, and Optuna's pruners."""
+"""The compared assessors: ours, upstream's in its own Python, and Optuna's pruners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nni_manager.assessors import registry
 from nni_manager.domain.algorithm import AlgorithmSpec
 from tests.benchmarks.assessors.replay import Curve
 
-#: Serves one assessor of NNI: a line of JSON is answered by another one.
+#: Serves one assessor of NNI: answers each line of JSON with another.
 _UPSTREAM = """
 import importlib, json, logging, sys
 answers, sys.stdout = sys.stdout, sys.stderr
@@ -65,7 +65,7 @@ class OptunaPruner:
 
 
 class Upstream:
-    """An assessor of the real `nni`, in a process of its own."""
+    """An assessor of the real `nni`, in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

@@ -1,7 +1,7 @@
-"""Records the learning curves that assessors are held against: `python -m tests.benchmarks.assessors.record`.
+"""Record the learning curves of the assessor benchmark: `python -m tests.benchmarks.assessors.record`.
 
-Networks and linear models learn scikit-learn's digits with drawn parameters, bad ones among them; each curve is the
-accuracy on digits that were kept apart, after each of `EPOCHS` epochs. It takes some minutes.
+Networks and linear models learn scikit-learn's digits with random parameters, including bad ones. Each curve is the
+accuracy on held-out digits after each of `EPOCHS` epochs. It takes some minutes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Recorded learning curves as trials under an assessor: what it stops, what that saves, what it costs.
+"""Replays recorded learning curves as trials under an assessor, and measures savings and losses.
 
-Trials run `AT_A_TIME` side by side, each reports one value a turn, and one that is stopped makes room for the next.
+`AT_A_TIME` trials run concurrently, each reports one value per turn, and a stopped trial makes room for the next.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Curve = Sequence[float]
 
 
 class Judge(Protocol):
-    """An assessor of one replay; it is told greater values are better."""
+    """An assessor of one replay; greater values are better."""
 
     def goes_on(self, trial: str, history: Curve) -> bool: ...
 
@@ -31,13 +31,13 @@ class Judge(Protocol):
 class Outcome:
     """Shares, 0 to 1, of one replay."""
 
-    #: Of the trials whose final result is below the median, those that were stopped.
+    #: Share of stopped trials among those with a final result below the median.
     bad_stopped: float
-    #: Of all steps, those that were not run.
+    #: Share of all steps that did not run.
     saved: float
-    #: Of the best tenth of the trials, those that were never stopped.
+    #: Share of the best tenth of the trials that was not stopped.
     best_kept: float
-    #: Best final result of all trials less the best of those that were never stopped.
+    #: Best final result of all trials minus the best of those that were not stopped.
     lost: float
     #: Milliseconds of a judgement, on average.
     judgement_ms: float
@@ -52,12 +52,12 @@ class _Tally:
 
 
 def curves() -> list[Curve]:
-    """The recorded ones; each the accuracies after its epochs."""
+    """The recorded curves: accuracies after each epoch."""
     return [one["accuracies"] for one in json.loads(FILE.read_text())]
 
 
 def replay(curves: Sequence[Curve], judge: Judge, seed: int) -> Outcome:
-    """The outcome of all curves in an order that the seed says."""
+    """The outcome of all curves, in an order drawn from the seed."""
     waiting = list(range(len(curves)))
     random.Random(seed).shuffle(waiting)
     running: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""Our page beside NNI 3.0's and optuna-dashboard's, with the same trials:
+"""Our page compared with NNI 3.0's and optuna-dashboard's, with the same trials:
 
-`python -m tests.benchmarks.pages.beside PYTHON [TRIALS…]`, where PYTHON is of an environment with optuna-dashboard.
-NNI's page is its own files in front of our API. What takes longer than four minutes is given up.
+`python -m tests.benchmarks.pages.beside PYTHON [TRIALS…]`, where PYTHON has optuna-dashboard.
+NNI's page is its own files in front of our API. Measurements are aborted after four minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPTUNA_HISTORY = "document.querySelector('.js-plotly-plot .main-svg .point, .js
 
 @dataclass(frozen=True, slots=True)
 class _Rival:
-    """One page. `first`: JavaScript that is true once its first charts are drawn; `change`: seconds of a change."""
+    """One page. `first`: JavaScript that is true when its first charts are drawn; `change`: seconds of a change."""
 
     name: str
     url: str

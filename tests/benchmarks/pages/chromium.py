@@ -1,4 +1,4 @@
-"""Chromium as a person's browser: what a page takes from the click to the picture, and what its tab holds."""
+"""Chromium like a user's browser: time from the click to the drawn page, and memory of the tab."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 
-#: Of a common laptop.
+#: Window of a common laptop.
 VIEWPORT = {"width": 1400, "height": 900}
-#: Seconds for one thing; an anchor's page may take long.
+#: Maximum seconds per step; a compared page may take long.
 PATIENCE_S = 240
 
 
@@ -28,7 +28,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def tab(browser: Browser) -> Iterator[Page]:
-    """A page of a browser that knows nothing yet."""
+    """A page of a browser with an empty cache."""
     context = browser.new_context(viewport=VIEWPORT)  # type: ignore[arg-type]  # a dict of the two numbers
     page = context.new_page()
     page.set_default_timeout(PATIENCE_S * 1000)
@@ -37,7 +37,7 @@ def tab(browser: Browser) -> Iterator[Page]:
 
 
 def seconds_until(page: Page, url: str, holds: str) -> float:
-    """Seconds from the address to the first picture for which the JavaScript expression is true."""
+    """Seconds from entering the address to the first frame in which the JavaScript expression is true."""
     began = time.perf_counter()
     page.goto(url, wait_until="commit")
     page.wait_for_function(f"() => {holds}", polling="raf")
@@ -46,14 +46,14 @@ def seconds_until(page: Page, url: str, holds: str) -> float:
 
 
 def tab_mib() -> tuple[float, float]:
-    """(own memory, that and its part of what processes share) of the largest tab, MiB."""
+    """(private memory, private memory plus its part of shared memory) of the largest tab, MiB."""
     found = [process.memory_full_info() for process in _processes() if "--type=renderer" in _command(process)]
     largest = max(found, key=lambda one: one.uss)
     return largest.uss / 2**20, largest.pss / 2**20
 
 
 class Traffic:
-    """Bytes that a page receives from now on, as they came over the network."""
+    """Bytes that a page receives over the network from now on."""
 
     def __init__(self, page: Page) -> None:
         self._session: CDPSession = page.context.new_cdp_session(page)
@@ -84,7 +84,7 @@ def processes() -> list[tuple[str, psutil.Process]]:
 
 
 def _processes() -> list[psutil.Process]:
-    """Of the browser that this process started."""
+    """Processes of the browser that this process started."""
     found = []
     for process in psutil.Process().children(recursive=True):
         if "chromium" in _command(process):

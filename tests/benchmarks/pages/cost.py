@@ -1,9 +1,8 @@
-"""What one open page costs each process while its experiment has fifty results a second:
+"""Cost of one open page for each process while its experiment has fifty results per second:
 
-`python -m tests.benchmarks.pages.cost [TRIALS…]`, where TRIALS is how many had ended before; default: 0.
+`python -m tests.benchmarks.pages.cost [TRIALS…]`, where TRIALS is the number of earlier trials; default: 0.
 
-The trials sleep most of the time, so processor time is compared and not their rate: it can be measured beside other
-work.
+The trials mostly sleep, so CPU time is compared, not the rate. It can be measured on a busy machine.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.benchmarks import analysis, subject, upstream
 from tests.benchmarks.pages import chromium, filled
 from tests.live_daemon import Daemon
 
-#: Eight at a time that take as long as this are fifty a second.
+#: Duration with which eight concurrent trials give fifty results per second.
 _COMMAND = 'echo "{\\"type\\": \\"final\\", \\"value\\": 0.$NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX"; sleep 0.11'
 _AT_ONCE = 8
 _SETTLE_S, _SECONDS = 5, 20
@@ -52,7 +51,7 @@ def _measure(folder: Path, history: int) -> None:
 
 
 def _begin(daemon: Daemon, folder: Path, history: int, port: int) -> str:
-    """An experiment that runs, with so many ended trials."""
+    """A running experiment with this number of ended trials."""
     config = {**subject.config(trials=1 if history else 100_000, at_once=_AT_ONCE, command=_COMMAND)}
     if not history:
         return daemon.create(config, folder / "code")
@@ -83,7 +82,7 @@ def _ended(daemon: Daemon, id: str) -> int:
 
 
 def _cpu_s(daemon: Daemon) -> dict[tuple[str, int], float]:
-    """(Name, pid) → seconds on a processor so far, those of threads that ended included."""
+    """(Name, pid) → CPU seconds so far, including ended threads."""
     assert daemon.process is not None
     own = psutil.Process(daemon.process.pid)
     found = [("daemon", own), *chromium.processes()]

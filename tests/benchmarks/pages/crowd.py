@@ -1,4 +1,4 @@
-"""What fifty open pages cost the daemon while their experiment reports a result a second."""
+"""Cost of fifty open pages for the daemon while their experiment reports a result per second."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.benchmarks.table import Table, at_most
 from tests.live_daemon import Daemon
 
 _READERS = 50
-#: Seconds of each stretch that is compared.
+#: Seconds of each measured period.
 _SECONDS = 20
-#: Seconds in which all pages are opened.
+#: Seconds to open all pages.
 _OPENING_S = 5
 #: A trial that reports once a second.
 _REPORT = 'echo "{\\"type\\": \\"intermediate\\", \\"value\\": $i}" >> "$NNI_OUTBOX"'
@@ -57,7 +57,7 @@ def measure(folder: Path, table: Table) -> None:
 
 
 def _read(daemon: Daemon, url: str, count: int, seconds: float = _SECONDS) -> _Cost:
-    """`count` pages are open for so long; what it takes to open them is not counted."""
+    """Keep `count` pages open for this time; opening them is not measured."""
     command = [sys.executable, "-m", "tests.benchmarks.pages.readers", url, str(count), str(seconds + _OPENING_S)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()}
@@ -72,7 +72,7 @@ def _read(daemon: Daemon, url: str, count: int, seconds: float = _SECONDS) -> _C
 
 
 def _cpu_s(daemon: Daemon) -> dict[str, float]:
-    """Seconds on a processor so far, of the daemon and, if it runs, of the process that answers for its charts."""
+    """CPU seconds so far of the daemon and, if it runs, of its analysis process."""
     assert daemon.process is not None
     own = psutil.Process(daemon.process.pid)
     found = {"daemon": subject.runtime_s(own)}

@@ -38,7 +38,7 @@ class Site:
         return str(self.daemon.status(self.ids[size])["endpoint"]["url"])
 
     def restart(self) -> None:
-        """Nothing is kept in memory afterwards."""
+        """Close the experiments, so that nothing stays in memory."""
         self.daemon.terminate()
         self.daemon.start("--port", str(self.port))
 
@@ -58,7 +58,7 @@ def site(folder: Path, sizes: Sequence[int] = SIZES) -> Iterator[Site]:
 
 
 def fill(database: Path, id: str, count: int) -> None:
-    """Puts `count` ended trials in the place of those of an experiment that no daemon has open."""
+    """Replace the trials of an experiment that is not open in a daemon by `count` ended ones."""
     with closing(connect(database)) as connection:
         for table in ("metrics", "outboxes", "attempts", "trials"):
             connection.execute(f"DELETE FROM {table}")
@@ -83,7 +83,7 @@ def _create(daemon: Daemon, code: Path) -> str:
 
 
 def _config() -> dict[str, object]:
-    """One trial without a result, which is replaced."""
+    """An experiment with one trial, which is replaced later."""
     tuner = {"name": "Random", "classArgs": {"optimize_mode": "minimize"}}
     config = subject.config(trials=1, at_once=1, command="true")
     return {**config, "searchSpace": analysis.space(), "tuner": tuner}

@@ -12,11 +12,11 @@ from tests.benchmarks.table import Table, at_most
 _REPEATS = 3
 _IDLE_S = 30
 
-#: The tiles and the charts of the first screen, whichever way they are drawn.
+#: Whether tiles and charts of the first screen are drawn, with or without the library.
 FIRST_VIEW = """['results', 'curves'].every(name =>
   document.querySelector(`figure[data-chart=${name}]`)?.querySelector('.chart-sketch, .main-svg')
 ) && document.querySelector('#tile-best + .value')"""
-#: The rows are there before the scripts, and until then a link leads to a page that is loaded anew.
+#: Rows appear before the scripts run; until then a link loads the whole page.
 _TABLE = "document.readyState === 'complete' && document.querySelectorAll('tr[data-trial]').length === 50"
 _NEXT_PAGE = """() => new Promise(done => {
   const began = performance.now(), part = document.getElementById("trials-part");
@@ -24,7 +24,7 @@ _NEXT_PAGE = """() => new Promise(done => {
   part.addEventListener("replaced", () => requestAnimationFrame(() => setTimeout(tell)), {once: true});
   document.querySelector(".pager a[rel=next]").click();
 })"""
-#: Notes when the pointer went up, and when charts had been drawn after that.
+#: Records the time of the pointer's release, and of the following chart drawings.
 _NOTE_CHARTS = """() => {
   window.noted = {up: 0, drawn: []};
   addEventListener("pointerup", () => { noted = {up: performance.now(), drawn: []}; }, {capture: true});
@@ -32,7 +32,7 @@ _NOTE_CHARTS = """() => {
 }"""
 _ALL_DRAWN = """[...document.querySelectorAll('figure[data-chart]')].every(
   chart => chart.querySelector('.chart-sketch, .main-svg, canvas'))"""
-#: In this order whatever turns out to matter, so that the first one is brushed.
+#: Fixed order of the axes, so that the first one is brushed.
 AXES = "?axes=p0,p1,p2,p3,p4,p5,p6,p7"
 #: Pixels of the parallel coordinates, as in parallel_axes.js.
 _AXIS_LEFT, _AXIS_TOP = 44, 40
@@ -100,7 +100,7 @@ def brushes(page: Page) -> list[tuple[float, float]]:
 
 
 def _settle(page: Page) -> None:
-    """No chart has been drawn for a second."""
+    """Wait until no chart has been drawn for a second."""
     before = -1
     while before != (before := page.evaluate("() => noted.drawn.length")):
         page.wait_for_timeout(1000)

@@ -1,8 +1,8 @@
 """Open pages of one experiment without a browser: `python -m tests.benchmarks.pages.readers URL COUNT SECONDS`.
 
-Each has one stream of events and asks as the page's scripts do: after an event for the page, at most every 0.6 s; for
-the charts of the first screen with the tag of their last answer, as seldom as the events say. One in five shows the
-table of trials. It prints the milliseconds from each event to the page that shows it, as JSON.
+Each has one event stream and sends the requests of the scripts: after an event for the page, at most every 0.6 s;
+for the charts of the first screen with the ETag of their last answer, at the interval in the events. One in five shows
+the table of trials. It prints the milliseconds from each event to the page that shows it, as JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-#: As in live.js and feed.js.
+#: The same values as in live.js and feed.js.
 _PAGE_PAUSE_S, _REST = 0.6, 5
 _CHARTS = ("results", "curves", "parallel")
 
@@ -29,11 +29,11 @@ class _Page:
     path: str
     late_ms: list[float] = field(default_factory=list)
     chart_pause_s: float = 1
-    #: When the oldest event came that is not shown yet; None: all are shown.
+    #: Time of the oldest event that is not shown yet; None: all are shown.
     told_s: float | None = None
 
     async def look(self) -> None:
-        """Until it is cancelled."""
+        """Read until cancelled."""
         news = {name: asyncio.Event() for name in ("", *(() if self.path.endswith("trials") else _CHARTS))}
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(list(news.values())))
@@ -70,7 +70,7 @@ class _Page:
             await asyncio.sleep(max(self.chart_pause_s, _REST * (time.perf_counter() - began)))
 
     async def _get(self, path: str, tag: str) -> str:
-        """The tag of the answer. As a browser: once more where the server closed a connection that had been idle."""
+        """The answer's ETag. Like a browser, retries once if the server has closed an idle connection."""
         for _ in range(3):
             with suppress(httpx.TransportError):
                 answer = await self.client.get(path, headers={"If-None-Match": tag} if tag else {})
@@ -93,7 +93,7 @@ async def _main(url: str, count: int, seconds: float) -> None:
 
 def _client(base: str) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=6)  # of a browser
-    # `verify`: what it takes to read all certificates is most of what a client costs
+    # `verify`: reading all certificates would take most of a client's time
     return httpx.AsyncClient(base_url=base, trust_env=False, limits=limits, verify=False)
 
 

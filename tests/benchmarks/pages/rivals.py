@@ -1,4 +1,4 @@
-"""The same trials as Optuna keeps them, and the servers of the two other pages."""
+"""The same trials in Optuna's storage, and the servers of the two other pages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def optuna_dashboard(python: Path, database: Path, folder: Path) -> Iterator[str
 
 
 def fill(study: Path, database: Path) -> None:
-    """Puts the trials of an experiment of ours into an empty study."""
+    """Copy the trials of an experiment of ours into an empty study."""
     with closing(sqlite3.connect(database)) as ours, closing(sqlite3.connect(study)) as theirs, theirs:
         space = json.loads(ours.execute("SELECT config FROM experiment").fetchone()[0])["searchSpace"]
         distributions = {name: _distribution(dimension) for name, dimension in space.items()}
@@ -117,7 +117,7 @@ def _distribution(dimension: dict[str, Any]) -> str:
 
 
 def _internal(dimension: dict[str, Any], value: Any) -> float:
-    """As Optuna stores it: choices by their place."""
+    """A value in Optuna's storage format: choices by index."""
     return float(dimension["_value"].index(value) if dimension["_type"] == "choice" else value)
 
 

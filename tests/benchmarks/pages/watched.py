@@ -14,22 +14,22 @@ from tests.live_daemon import Daemon
 
 _PAIRS = 5
 _TRIALS, _AT_ONCE = 1_500, 8
-#: Trials that end last: by the first of them the page has been opened, which takes seconds of a processor.
+#: Number of last trials measured: the page has been opened before, which takes CPU seconds.
 _LATER = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rate:
-    """Trials a second."""
+    """Trials per second."""
 
     #: From the first one's creation to the last one's end.
     whole: float
-    #: Of the last ones.
+    #: Rate of the last trials.
     later: float
 
 
 def measure(folder: Path, table: Table) -> None:
-    """In turns without the page and with it, in a browser that shares the processors."""
+    """Alternately without and with the page, in a browser on the same processors."""
     alone, watched = [], []
     port = upstream.free_port()
     with subject.running(folder, "--port", str(port)) as daemon, chromium.browser() as browser:

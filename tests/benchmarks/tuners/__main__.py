@@ -1,7 +1,7 @@
 """How well and how fast tuners search, as Markdown: `python -m tests.benchmarks.tuners [TUNER…]`.
 
-60 trials of each family, one and eight at a time, for 50 seeds. Random's median of a family is of one at a time.
-With `--record FILE` each search is kept, and none that the file has is made again.
+60 trials of each family, sequential and eight at a time, for 50 seeds. Random's median of a family is sequential.
+With `--record FILE` each search is stored, and stored ones are not repeated.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tests.benchmarks.tuners.rivals import RIVALS
 
 GROUPS = {"named": families.NAMED, "development": families.DEVELOPMENT, "held-out": families.HELD_OUT}
 CONCURRENCIES = (1, 8)
-#: Tuners that are too slow for all seeds, and how many they get.
+#: Tuners that are too slow for all seeds → their number of seeds.
 SLOW = {"GPTuner": 20, "SMAC": 20}
-#: Tuners that search no spaces of numbers.
+#: Tuners without numeric spaces.
 _UNFIT = ("Batch", "GridSearch")
 
 
@@ -75,7 +75,7 @@ def make(name: str, seed: int) -> Tuner:
 def regrets(
     pool: ProcessPoolExecutor, record: Record, name: str, group: str, concurrency: int, seeds: int
 ) -> dict[str, list[float]]:
-    """Of each family of the group, for each seed."""
+    """Searches of each family of the group, for each seed."""
     cases: list[Case] = [(name, group, family, seed, concurrency) for family in GROUPS[group] for seed in range(seeds)]
     missing = [case for case in cases if record.get(case) is None]
     for case, regret in zip(missing, pool.map(_regret, missing, chunksize=5), strict=True):

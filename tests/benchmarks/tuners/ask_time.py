@@ -1,4 +1,4 @@
-"""How long a proposal takes when many trials have finished."""
+"""Duration of a proposal after many finished trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ASKED = 20
 
 
 def seconds(make: MakeTuner, finished: int) -> float:
-    """Median processor time of the proposals of 20 more trials, each with the result of the one before."""
+    """Median CPU time of the proposals of 20 more trials, each after the result of the previous one."""
     problem, tuner, times = smooth.rastrigin(1), make(1), []
     tuner.update_search_space(problem.space)
     known = [

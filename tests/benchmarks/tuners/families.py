@@ -1,6 +1,6 @@
-"""All families. Auto was developed on `DEVELOPMENT`; `HELD_OUT` is what its figures are taken from.
+"""All families. Auto was developed on `DEVELOPMENT`; its figures come from `HELD_OUT`.
 
-`NAMED` are the functions of the table in the documentation.
+`NAMED` are the functions in the documentation's table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One search: a tuner, a problem, 60 trials, one or several of them at a time."""
+"""One search: a tuner, a problem, and 60 sequential or concurrent trials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MakeTuner = Callable[[int], Tuner]
 
 
 def search(make: MakeTuner, problem: Problem, seed: int, concurrency: int, trials: int = TRIALS) -> float:
-    """The smallest regret of `trials` trials; the results come back in an order that `seed` draws."""
+    """The smallest regret of `trials` trials; results arrive in an order drawn from `seed`."""
     source = random.Random(f"{seed}/{concurrency}")
     tuner, running, best = make(seed), {}, math.inf
     tuner.update_search_space(problem.space)

@@ -1,4 +1,4 @@
-"""What searches are judged by, pooled over families and seeds."""
+"""Measures of searches, pooled over families and seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 #: Regrets: family → one for each seed.
 Regrets = Mapping[str, Sequence[float]]
 
-#: The least share of Random's median that counts: what is nearer to the optimum is found.
+#: Minimum share of Random's median: smaller regrets count as found.
 FLOOR = 1e-3
 
 
@@ -20,7 +20,7 @@ def ratio(regrets: Regrets, of_random: Regrets) -> float:
 
 
 def chance(regrets: Regrets, of_random: Regrets) -> float:
-    """How likely it is that a tuner no better than Random does as well: Mann-Whitney, one-sided, normal approximation.
+    """Probability that a tuner no better than Random does as well: Mann-Whitney, one-sided, normal approximation.
 
     The shares of Random's median are pooled over the families.
     """
@@ -42,7 +42,7 @@ def _shares(regrets: Regrets, of_random: Regrets) -> dict[str, list[float]]:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """From 1; equal values share the mean of their ranks."""
+    """Ranks from 1; equal values share the mean of their ranks."""
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     first = 0

@@ -25,7 +25,7 @@ def integers(seed: int) -> Problem:
 
 
 def quantised(seed: int) -> Problem:
-    """Steps and whole numbers of unlike sizes; one of them does not matter."""
+    """Steps and whole numbers of different sizes; one of them does not matter."""
     source = np.random.default_rng((seed, 6))
     units, layers = 16 * int(source.integers(3, 30)), int(source.integers(2, 7))
     rate = 0.05 * int(source.integers(1, 10))
@@ -47,7 +47,7 @@ def quantised(seed: int) -> Problem:
 
 
 def plateau(seed: int) -> Problem:
-    """Rounded up to whole numbers: flat but for steps, in four dimensions."""
+    """Rounded up to whole numbers: flat except for steps, in four dimensions."""
     offset = shift(seed, 4, 3.0)
     return Problem(
         space=box(4, -5.0, 5.0),
@@ -119,7 +119,7 @@ def logarithmic(seed: int) -> Problem:
 
 
 def training(seed: int) -> Problem:
-    """The validation loss of a made-up network: mixed kinds, a floor of noise, and a cliff where training diverges."""
+    """The validation loss of a synthetic network: mixed types, a noise floor, and a cliff where training diverges."""
     source = np.random.default_rng((seed, 10))
     rate, width = source.uniform(-3.5, -2), int(source.choice([64, 128, 256]))
     best = source.permutation(["relu", "tanh", "gelu"])
@@ -143,7 +143,7 @@ def training(seed: int) -> Problem:
 
 
 def nested(seed: int) -> Problem:
-    """Three kinds of models with dimensions of their own, and one that all share."""
+    """Three kinds of models with separate dimensions, and one shared dimension."""
     source = np.random.default_rng((seed, 11))
     rate, momentum, depth, cost = (
         source.uniform(-4, -1),
@@ -177,7 +177,7 @@ def nested(seed: int) -> Problem:
 
 
 def conditional(seed: int) -> Problem:
-    """A choice within a choice, and whole numbers that matter in one branch alone."""
+    """A nested choice, and whole numbers that matter in only one branch."""
     source = np.random.default_rng((seed, 12))
     x, y, count = source.uniform(0.1, 0.9), source.uniform(-3, 0), int(source.integers(5, 45))
     space = {
@@ -212,7 +212,7 @@ def conditional(seed: int) -> Problem:
 
 
 def digits(seed: int) -> Problem:
-    """The example's search, in the table of its results: the nearest recorded point answers."""
+    """The digits example with recorded results: returns that of the nearest recorded point."""
     table = json.loads(_TABLE.read_text())
     grid = table["grid"]
     accuracy = np.array(table["accuracy"]).reshape([len(values) for values in grid.values()])

@@ -1,4 +1,4 @@
-"""A problem of the benchmark: a search space, what a trial reports, and what it is judged by."""
+"""A problem of the benchmark: search space, reported results and regret."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Problem:
     """To be minimised."""
 
     space: Space
-    #: Parameters to the true value less the smallest one that there is: 0 at the optimum.
+    #: Parameters → true value minus the minimum: 0 at the optimum.
     regret: Callable[[Any], float]
-    #: Standard deviation of what a trial reports around the true value.
+    #: Standard deviation of reported results around the true value.
     noise: float = 0.0
 
     def reported(self, parameters: Any, source: random.Random) -> float:
-        """What the trial of these parameters reports."""
+        """The reported result of a trial with these parameters."""
         return self.regret(parameters) + (source.gauss(0.0, self.noise) if self.noise else 0.0)
 
 
@@ -45,7 +45,7 @@ def vector(parameters: Mapping[str, Any], count: int) -> Vector:
 
 
 def shift(seed: int, count: int, reach: float) -> Vector:
-    """Where an optimum is moved to: uniform within ±`reach` in each of `count` dimensions."""
+    """Shift of an optimum: uniform within ±`reach` in each of `count` dimensions."""
     return np.random.default_rng((seed, 1)).uniform(-reach, reach, count)
 
 

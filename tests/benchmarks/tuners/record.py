@@ -1,4 +1,4 @@
-"""The searches that were made, in a file: a table that was cut off is continued."""
+"""Finished searches in a file, so that an interrupted table can be continued."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Case = tuple[str, str, str, int, int]
 
 
 class Record:
-    """`path`: a line of JSON for each search; None: nothing is kept."""
+    """`path`: a line of JSON for each search; None: store nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._known: dict[Case, float] = {}
         if path is not None and path.exists():
-            # a line that was cut off in the middle is not whole
+            # an interrupted write leaves an incomplete line
             lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
             path.write_text("".join(lines))
             self._known = {tuple(case): regret for case, regret in map(json.loads, lines)}

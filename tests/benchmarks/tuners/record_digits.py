@@ -1,6 +1,6 @@
-"""Trains the digits example at every point of a grid and writes `digits.json`: `python -m …tuners.record_digits`.
+"""Train the digits example at every point of a grid and write `digits.json`: `python -m …tuners.record_digits`.
 
-Takes ten minutes of one processor; the benchmark reads the file and trains nothing.
+Takes ten minutes on one processor; the benchmark only reads the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _example() -> Any:
-    """The example's module; what it asks of `nni` is answered by `_accuracy`."""
+    """The example's module, with `nni` replaced by `_accuracy`."""
     sys.modules["nni"] = types.ModuleType("nni")
     spec = importlib.util.spec_from_file_location("digits_trial", ROOT / "configs/digits/trial.py")
     assert spec is not None and spec.loader is not None

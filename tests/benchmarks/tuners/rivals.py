@@ -1,4 +1,4 @@
-"""What the tuners are compared with: Optuna's own study loop, and upstream's TPE in its own Python."""
+"""Comparison tuners: Optuna's own study loop, and upstream's TPE in its own Python."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nni_manager.tuners.contract import Data, Result, Tuner
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-#: Of an environment with `nni`, made by `make nni3`.
+#: Python of an environment with `nni`, created by `make nni3`.
 _PYTHON = Path(__file__).parents[3] / ".venvs" / "nni3" / "bin" / "python"
-#: Serves one tuner of NNI after the other: a line of JSON is answered by another one.
+#: Serves tuners of NNI in sequence: answers each line of JSON with another.
 _SERVER = """
 import json, logging, sys
 answers, sys.stdout = sys.stdout, sys.stderr
@@ -38,7 +38,7 @@ for line in sys.stdin:
 
 
 class _Rival(Tuner):
-    """Takes proposals and finite results of trials, and nothing else."""
+    """A tuner with only proposals and finite results."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -103,7 +103,7 @@ class UpstreamTPE(_Rival):
 
 @functools.cache
 def _server() -> subprocess.Popen[str]:
-    """One for each process of the benchmark; it ends with the pipe."""
+    """One server per process of the benchmark; it ends with the pipe."""
     return subprocess.Popen([_PYTHON, "-c", _SERVER], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 

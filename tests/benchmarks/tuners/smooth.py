@@ -56,7 +56,7 @@ def quadratic_noisy(seed: int) -> Problem:
 
 
 def valley(seed: int) -> Problem:
-    """A bent valley in eight dimensions, of which two matter most."""
+    """A bent valley in eight dimensions; two of them matter most."""
     return _moved(seed, 8, 2.0, lambda x: _rosenbrock(x[:2]) + 0.5 * float(x[2:] @ x[2:]), reach=0.4)
 
 
@@ -70,7 +70,7 @@ def styblinski_tang(seed: int) -> Problem:
 
 
 def branin(seed: int) -> Problem:
-    """Mirrored and scaled by the seed."""
+    """Mirrored and scaled depending on the seed."""
     source = np.random.default_rng((seed, 3))
     flips = source.integers(0, 2, 2)
 
@@ -84,7 +84,7 @@ def branin(seed: int) -> Problem:
 
 
 def camel(seed: int) -> Problem:
-    """The six-hump camel, turned by the seed."""
+    """The six-hump camel function, rotated depending on the seed."""
     turn = rotation(seed, 2)
 
     def regret(parameters: Any) -> float:
@@ -110,7 +110,7 @@ _HARTMANN_P = 1e-4 * np.array(
 
 
 def hartmann(seed: int) -> Problem:
-    """Six dimensions, in an order and mirrored as the seed says."""
+    """Six dimensions, permuted and mirrored depending on the seed."""
     source = np.random.default_rng((seed, 4))
     order, flips = source.permutation(6), source.integers(0, 2, 6)
 
@@ -168,7 +168,7 @@ def rosenbrock_wide(seed: int) -> Problem:
 
 
 def schwefel(seed: int) -> Problem:
-    """Many optima far apart; the best lies near an edge. Mirrored by the seed."""
+    """Many distant optima; the best is near an edge. Mirrored depending on the seed."""
     signs = np.random.default_rng((seed, 13)).choice([-1.0, 1.0], 5)
 
     def regret(parameters: Any) -> float:
@@ -179,7 +179,7 @@ def schwefel(seed: int) -> Problem:
 
 
 def michalewicz(seed: int) -> Problem:
-    """Steep ditches on plains, in five dimensions, in an order that the seed says."""
+    """Steep ditches on plains, in five dimensions, permuted depending on the seed."""
     order = np.random.default_rng((seed, 14)).permutation(5)
     weights = np.arange(1, 6)
 

@@ -1,4 +1,4 @@
-"""Takes from root the right to pass over the modes of files, so that a read-only file is one for its daemons too."""
+"""Drops root's right to ignore file modes, so that read-only files are read-only for its daemons, too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VERSION_3 = 0x20080522
 
 
 def drop() -> None:
-    """For this process and all that it starts; for good. Quiet for other users. Raises OSError."""
+    """Drop it permanently for this process and its children; does nothing for other users. Raises OSError."""
     if os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)

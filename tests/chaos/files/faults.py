@@ -1,4 +1,4 @@
-"""Breaks files, and puts them back."""
+"""Breaks files and restores them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COMPANIONS = ("", "-wal", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The data directory of one experiment; `aside` keeps what is put back or restored."""
+    """The data directory of one experiment; `aside`: folder for files to restore."""
 
     data: Path
     experiment: str
     aside: Path
 
     def paths(self, target: Target) -> list[Path]:
-        """The files or the folder, as far as they exist. Of outboxes: the youngest."""
+        """The existing files or folder. Of outboxes, the youngest."""
         home = self.data / self.experiment
         database, index = home / "db" / "nni.sqlite", self.data / "index.sqlite"
         found = {
@@ -45,7 +45,7 @@ class Place:
         return [path for path in found[target] if path.exists()]
 
     def copy(self, fault: FileFault) -> None:
-        """Takes the copy that `fault` restores later."""
+        """Make the copy that `fault` restores later."""
         for path in self.paths(fault.target) if fault.kind is Kind.RESTORE else ():
             if path.suffix == ".sqlite":
                 with contextlib.closing(sqlite3.connect(path)) as source:
@@ -57,9 +57,9 @@ class Place:
                 shutil.copy2(path, self._copy_of(path))
 
     def apply(self, fault: FileFault) -> Callable[[], None]:
-        """Breaks it; returns what mends it. Files that do not exist stay as they are.
+        """Cause a fault; returns the function that undoes it. Missing files are ignored.
 
-        A person corrects settings.yml in any case: a daemon with half a setting refuses to start.
+        settings.yml is always repaired: with half a setting a daemon refuses to start.
         """
         paths = self.paths(fault.target)
         if fault.target is Target.SETTINGS and fault.kind in (Kind.TRUNCATE, Kind.EMPTY):
@@ -82,7 +82,7 @@ class Place:
         return _nothing
 
     def _take_away(self, paths: list[Path], *, copied: bool) -> Callable[[], None]:
-        """`copied`: the file that comes back is another one of the same content."""
+        """`copied`: restore a new file with the same content."""
         kept = {path: self._copy_of(path).with_name(f"{path.name}.away") for path in paths}
         for path, away in kept.items():
             if copied:

@@ -1,4 +1,4 @@
-"""What must hold after the last file is put back, or stays as it is."""
+"""Checks after the last fault."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import psutil
 from tests.chaos.files.witness import STOP_BOUND_S, Result, Witness, words_of
 from tests.live_daemon import processes_of
 
-#: Seconds for an experiment to go on, and for what was put back to be read.
+#: Seconds for an experiment to continue, and for restored files to be read.
 _SETTLED_S = 15.0
-#: Seconds for processes that were ended to be gone.
+#: Seconds for ended processes to disappear.
 _GONE_S = 5.0
 _LOOK_S = 0.1
 
@@ -41,7 +41,7 @@ class Started:
 
 
 def notes(folder: Path) -> tuple[list[Started], list[Reported]]:
-    """What the trials wrote down for themselves."""
+    """Notes of the trials."""
     started, reported = [], []
     for path in folder.iterdir():
         lines = [line.split(" ", 4) for line in path.read_text().splitlines()]
@@ -60,7 +60,7 @@ def _attempt(job: str, trial: str) -> int:
 
 
 def results(witness: Witness, folder: Path, *, strict: bool) -> list[str]:
-    """Acknowledged results are there, or, unless `strict`, their outbox is gone or broken too and the trial named."""
+    """Check that acknowledged results exist; unless `strict`, their outbox may be lost too if the trial is named."""
     missing = _until(lambda: _missing(witness, folder, strict=strict), lambda found: not found)
     more = "" if strict else ", and its trial is not named"
     return [f"acknowledged result {one} is missing{more}" for one in missing]
@@ -95,7 +95,7 @@ def _is_in_outbox(result: Result, outboxes: dict[Result, Path]) -> bool:
 
 
 def goes_on(witness: Witness, folder: Path) -> list[str]:
-    """More trials succeed; an experiment that is stopped or held is resumed once, as a person would."""
+    """Check that more trials succeed; a stopped or held experiment is resumed once."""
     before = len(notes(folder)[0])
 
     def has_gone_on() -> bool:
@@ -114,7 +114,7 @@ def goes_on(witness: Witness, folder: Path) -> list[str]:
 
 
 def starts(folder: Path, *, strict: bool) -> list[str]:
-    """Every job started once, and every trial id and sequence number has one set of parameters.
+    """Check that every job started once, and that every trial id and sequence number has one set of parameters.
 
     Unless `strict`, a job may start again: a truncated write-ahead log can lose the end of a job that its keeper has
     forgotten.
@@ -132,7 +132,7 @@ def starts(folder: Path, *, strict: bool) -> list[str]:
 
 
 def ends(witness: Witness, folder: Path) -> list[str]:
-    """A stop reaches every process of a trial, a delete succeeds, and nothing runs after both and the daemon's end."""
+    """Check that a stop ends every trial process, a delete succeeds, and nothing runs after the daemon's end."""
     path = f"/experiments/{witness.experiment}"
     stopped = witness.ask("POST", f"{path}/stop", STOP_BOUND_S)
     found = [] if stopped.is_success else [f"stop answered {stopped.code}: {stopped.text[:300]}"]
@@ -150,7 +150,7 @@ def ends(witness: Witness, folder: Path) -> list[str]:
 
 
 def _alive(folder: Path) -> list[int]:
-    """Processes of trials that do not end within a while."""
+    """Processes of trials that do not end in time."""
     started, _ = notes(folder)
     left = [process for process in processes_of(str(folder)) if process.pid in {one.pid for one in started}]
     return [process.pid for process in psutil.wait_procs(left, timeout=_GONE_S)[1]]

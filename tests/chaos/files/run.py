@@ -1,4 +1,4 @@
-"""One schedule from its start to its verdict, and many of them from the command line."""
+"""Runs one schedule and checks it, or many from the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.chaos.files.witness import Witness
 from tests.fork_server.session import serving
 from tests.live_daemon import Daemon, end_all
 
-#: Seconds for a daemon to start; and for the first result.
+#: Seconds for a daemon's start, and for the first result.
 _START_S = 15.0
 _FIRST_S = 20.0
 _ENDS_BEFORE = (Restart.END_BEFORE, Restart.KILL_BEFORE, Restart.DOWN_OVER)
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class FileRun:
-    """`folder`: an empty one. Findings are sentences, each about what must not be."""
+    """Run a schedule in an empty folder. Returns findings, one sentence each."""
 
     seed: int
     folder: Path
@@ -122,7 +122,7 @@ class FileRun:
             self._daemon.kill()
 
     def _start(self, *, may_fail: bool) -> None:
-        """A start that fails says why, within its time."""
+        """Start the daemon; a failing start must state the reason in time."""
         begun_s = time.monotonic()
         try:
             self._daemon.start()
@@ -135,7 +135,7 @@ class FileRun:
             self.findings.append(f"a start took {time.monotonic() - begun_s:.0f} s")
 
     def _ensure_up(self) -> None:
-        """The daemon runs; it may have ended with the file that was taken from it."""
+        """Ensure that the daemon runs; a removed file may have ended it."""
         if not self._is_up:
             self._start(may_fail=False)
 
@@ -169,7 +169,7 @@ def _config(notes: Path) -> dict[str, Any]:
 
 
 def run_seed(seed: int, say: Say) -> bool:
-    """Whether nothing was found. What was found is said with the schedule, and the folder kept."""
+    """Run a schedule; returns whether it passed. Findings are printed with the schedule, and the folder is kept."""
     folder = Path(tempfile.mkdtemp(prefix=f"files-{seed}-", dir=_memory()))
     run = FileRun(seed, folder)
     found = run.go()

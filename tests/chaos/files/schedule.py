@@ -1,4 +1,4 @@
-"""Which files break, how, when, and what the daemon does meanwhile: drawn from a seed before anything runs."""
+"""File faults, their times, and the daemon's actions, drawn from a seed before the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Target(StrEnum):
-    """What breaks, of the data directory or of the experiment. A *set* is a database with its log and shared memory."""
+    """A target in the data directory or experiment. A *set* is a database with its log and shared memory."""
 
     INDEX = "index"
     INDEX_SET = "index set"
@@ -25,7 +25,7 @@ class Target(StrEnum):
 
 
 class Kind(StrEnum):
-    """How it breaks. The first three are mended after a while, the others stay."""
+    """Kind of fault. The first three are undone after a while, the others stay."""
 
     REMOVE = "remove"
     RENAME = "rename"
@@ -40,16 +40,16 @@ class Kind(StrEnum):
 
 
 class Restart(StrEnum):
-    """What the daemon does in a step."""
+    """Action of the daemon in a step."""
 
     NONE = "stays up"
-    #: It ends before the fault, and starts during it.
+    #: Ends before the fault, and starts during it.
     END_BEFORE = "SIGTERM before, start during"
     KILL_BEFORE = "kill -9 before, start during"
-    #: It meets the fault while it runs, ends, and starts during it.
+    #: Runs when the fault starts, ends, and starts during it.
     END_DURING = "SIGTERM and start during"
     KILL_DURING = "kill -9 and start during"
-    #: The file is put back while it is down.
+    #: Is down when the file is restored.
     DOWN_OVER = "kill -9 before, start after"
     KILL_OVER = "kill -9 during, start after"
 
@@ -57,7 +57,7 @@ class Restart(StrEnum):
 _STARTS_DURING = (Restart.END_BEFORE, Restart.KILL_BEFORE, Restart.END_DURING, Restart.KILL_DURING)
 _FOLDERS = (Target.LOG, Target.KEEPER)
 _DATABASES = (Target.INDEX, Target.INDEX_SET, Target.DATABASE, Target.DATABASE_SET, Target.WAL, Target.SHM)
-#: A restored part of a database would be no older copy, but a mixture of two.
+#: A partly restored database would be a mixture of two versions, not an older copy.
 _WHOLE = (Target.INDEX_SET, Target.DATABASE_SET)
 
 
@@ -72,7 +72,7 @@ class FileFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Seconds: from the last step to the copy that a restore takes, from there to the fault, and of the fault."""
+    """Seconds from the last step to the copy, from the copy to the fault, and of the fault."""
 
     before_s: float
     copied_s: float
@@ -94,8 +94,10 @@ def schedule(seed: int) -> list[Step]:
 
 
 def is_strict(steps: list[Step]) -> bool:
-    """Whether every file is put back as it was, so that no acknowledged result may be missing. A write-ahead log that
-    was away at a start is not: SQLite has begun another one."""
+    """Whether every file is restored unchanged, so that no acknowledged result may be missing.
+
+    A write-ahead log that was missing at a start does not count as restored: SQLite has created a new one.
+    """
     return all(
         fault.kind.is_mended and not _is_replaced(fault, step.restart) for step in steps for fault in step.faults
     )

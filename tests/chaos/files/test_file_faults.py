@@ -1,6 +1,6 @@
-"""Schedules of `python -m tests.chaos files`: a few of them in the gate, two hundred in `make thorough`.
+"""Schedules of `python -m tests.chaos files`: six in the gate, two hundred in `make thorough`.
 
-They run in a process of their own, which gives up root's right to write read-only files.
+They run in a separate process, which drops root's right to write read-only files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-# A trial of 0.3 s with three intermediate results and a final one, which writes down for itself what it did:
-# trial.sh NOTES. What stands in the notes was in the outbox before.
+# A trial of 0.3 s with three intermediate results and a final one, which notes its actions: trial.sh NOTES.
+# Notes are written after the outbox.
 note="$1/${NNI_MANAGER_JOB%%:*}"
 seq=$NNI_TRIAL_SEQ_ID
 read -r parameters <"$NNI_SYS_DIR/parameter.cfg"

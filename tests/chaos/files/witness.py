@@ -1,4 +1,4 @@
-"""A client of the daemon whose calls have a bound, and which remembers the results that it has seen."""
+"""A client of the daemon with time limits, which remembers the results that it has seen."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import httpx
 
 from tests.live_daemon import Daemon
 
-#: Seconds within which each call answers; a stop has the seconds of its trials' grace, too.
+#: Maximum seconds of a call; a stop may also use its trials' grace period.
 BOUND_S = 10.0
 STOP_BOUND_S = 30.0
-#: Of the sentence about a database that is no database any more, which names it.
+#: Part of the message about a destroyed database, which names the file.
 _UNREADABLE = "cannot be read"
-#: Of the trials and results that a list has; no schedule makes as many.
+#: Maximum length of a list; no schedule creates that many trials or results.
 _ALL = 10_000
 
 Json = dict[str, Any]
@@ -33,7 +33,7 @@ class Result:
 
 @dataclass(slots=True)
 class Answer:
-    """`code`: 0 when there was no answer: no daemon runs, or it ended meanwhile."""
+    """`code`: 0 without an answer: no daemon runs, or it ended."""
 
     code: int
     text: str
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Witness:
-    """`complain`: told of calls that hang and of internal errors."""
+    """`complain`: receives hanging calls and internal errors."""
 
     daemon: Daemon
     experiment: str
@@ -76,12 +76,12 @@ class Witness:
         return Answer(answer.status_code, answer.text)
 
     def look(self) -> None:
-        """Reads what a user would see, whatever is broken."""
+        """Read everything that a user sees."""
         for path in ("/experiments", self._path, f"{self._path}/trials"):
             self.ask("GET", path)
 
     def acknowledge(self) -> None:
-        """Remembers the results that the daemon shows now."""
+        """Remember the currently visible results."""
         self.acknowledged |= self.results() or set()
 
     def results(self) -> set[Result] | None:
@@ -109,6 +109,6 @@ class Witness:
 
 
 def words_of(daemon: Daemon) -> str:
-    """What the daemon has logged as a warning or an error since the experiment began."""
+    """Warnings and errors in the daemon's log since the experiment started."""
     lines = Path(daemon.data.parent / "daemon.log").read_text(errors="replace").splitlines()
     return "\n".join(line for line in lines if " WARNING " in line or " ERROR " in line)

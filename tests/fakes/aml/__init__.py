@@ -1,1 +1,1 @@
-"""A stand-in for a workspace of Azure Machine Learning. README.md: which sources it follows, and what it guesses."""
+"""A fake workspace of Azure Machine Learning. README.md lists its sources and guesses."""

@@ -1,4 +1,4 @@
-"""Answers of Azure: JSON documents, and errors as Resource Manager and blob storage write them."""
+"""Answers of Azure: JSON documents, and errors in the formats of Resource Manager and blob storage."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Refused(Exception):
 
 
 class Lost(Exception):
-    """The request was carried out or not; its answer never comes."""
+    """The answer never arrives, whether or not the request was carried out."""
 
 
 def arm_error(status: int, code: str, message: str, *info: Mapping[str, Any], **headers: str) -> Refused:
-    """The service's error document. `info`: what stands under ``additionalInfo``."""
+    """The service's error document. `info`: content of ``additionalInfo``."""
     error = {"code": code, "message": message, "target": "", "details": [], "additionalInfo": list(info)}
     return Refused(Answer.of({"error": error}, status, **headers))
 
 
 def user_error(message: str, *inner: str, status: int = 400) -> Refused:
-    """What the workspace refuses. `inner`: codes, each inside the one before; they stand nowhere else."""
+    """An error of the workspace. `inner`: codes, nested in each other, which appear nowhere else."""
     told: dict[str, Any] | None = None
     for code in reversed(inner):
         told = {"code": code, "innerError": told}
@@ -56,7 +56,7 @@ def user_error(message: str, *inner: str, status: int = 400) -> Refused:
 
 
 def blob_error(status: int, code: str, message: str) -> Answer:
-    """An error of blob storage: XML, and the code again as a header."""
+    """An error of blob storage: XML, with the code also in a header."""
     text = (
         f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>'
     )

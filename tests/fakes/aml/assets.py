@@ -1,4 +1,4 @@
-"""Codes, environments and the places where code is uploaded to. An asset's path stays what it was at its first put."""
+"""Codes, environments and upload locations. The first put of an asset fixes its path."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.fakes.aml.answers import Answer, user_error
 Json = dict[str, Any]
 SCHEMA = "aml/command-job.derived.schema.json"
 _KINDS = {"codes": "CodeVersion", "environments": "EnvironmentVersion"}
-#: What an asset is; the rest may change.
+#: Fields of an asset that cannot change.
 _FIXED = {"codes": "codeUri", "environments": "image"}
 
 
 class Assets:
-    """`folder`: of what outlives a restart; `containers`: of storage, one folder each."""
+    """`folder`: persistent state; `containers`: storage containers, one folder each."""
 
     def __init__(self, folder: Path, containers: Path, resource: str) -> None:
         self._folder, self._containers, self._resource = folder, containers, resource
@@ -36,7 +36,7 @@ class Assets:
         return Answer.of(self._shown(path))
 
     def versions(self, kind: str, name: str, query: Mapping[str, str]) -> Answer:
-        """Of one name; those of one content where its `hash` is asked for."""
+        """Versions of a name; with `hash`, those with this content."""
         found = [path for path in self.by_path if path.startswith(f"{kind}/{name}/versions/")]
         if "hash" in query:
             found = [path for path in found if self.by_path[path].get("properties", {}).get("hash") == query["hash"]]
@@ -57,7 +57,7 @@ class Assets:
         return Answer.of(self._shown(path), 201 if known is None else 200)
 
     def start_upload(self, body: Any, address: str) -> Answer:
-        """A container of its own, at every call another."""
+        """A new container at each call."""
         check_body("PendingUploadRequestDto", body)
         if body.get("pendingUploadType") != "TemporaryBlobReference":
             raise user_error("pendingUploadType: TemporaryBlobReference is expected.", "BadArgument")
@@ -70,14 +70,14 @@ class Assets:
         return Answer.of({**answer, "blobReferenceForConsumption": told})
 
     def code_folder(self, id: str) -> Path:
-        """Of a registered code, by its id of Resource Manager."""
+        """The folder of a registered code, by its Resource Manager id."""
         properties = self.by_path.get(id.removeprefix(f"{self._resource}/"))
         if not id.startswith(f"{self._resource}/codes/") or properties is None:
             raise user_error(f"codeId: {id} was not found.", "NotFound")
         return self.code_folder_at(properties["codeUri"])
 
     def code_folder_at(self, uri: str) -> Path:
-        """What was uploaded to this address."""
+        """The folder that was uploaded to an address."""
         path = unquote(urlsplit(uri).path).strip("/")
         folder = self._containers / path
         if not path or ".." in Path(path).parts or not folder.exists():
@@ -97,12 +97,12 @@ class Assets:
 
 
 def signature(container: str) -> str:
-    """Of a signed address; good for this container alone."""
+    """Signature of an address; valid only for this container."""
     return f"sig-of-{container}"
 
 
 def check_body(definition: str, body: Any) -> None:
-    """Against the vendor's schema, where it is at hand."""
+    """Check a body against the vendor's schema, if that is available."""
     if not isinstance(body, dict):
         raise user_error("The request has no JSON object as its body.", "BadArgument")
     if fault := contracts.fault(SCHEMA, definition, body):

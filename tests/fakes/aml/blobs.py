@@ -1,4 +1,4 @@
-"""Blob storage: containers are folders, blobs are files. Puts replace a blob whole."""
+"""Blob storage: containers are folders, blobs are files. A put replaces the whole blob."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _PAGE = 5000
 
 
 class Blobs:
-    """`folder`: of one container."""
+    """Blobs of one container, in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        #: Blobs of a page of a list.
+        #: Number of blobs per page of a list.
         self.page = _PAGE
-        #: What is late: `is_late(path)`, `shown_size(size)`; None: nothing.
+        #: Simulated delays: `is_late(path)`, `shown_size(size)`; None: no delays.
         self.storage: Any = None
 
     def handle(
         self, method: str, name: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Answer:
-        """`name`: of the blob; empty: the container itself. `headers`: names in lower case."""
+        """Answer a request. `name`: the blob; empty: the container. `headers`: names in lower case."""
         if ".." in Path(name).parts:
             return blob_error(400, "InvalidUri", "The requested URI does not represent any resource on the server.")
         if not name:
@@ -75,13 +75,13 @@ class Blobs:
 
 
 def walked(folder: Path) -> Iterator[Path]:
-    """What is in it at any depth but folders; folders may go meanwhile."""
+    """All files at any depth; folders may be removed at the same time."""
     for at, _, names in os.walk(folder):
         yield from (Path(at, name) for name in names)
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Readers see what was there or `data`, nothing between."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.parents[0] / f".{uuid.uuid4().hex}.new"
     fresh.write_bytes(data)

@@ -1,4 +1,4 @@
-"""How a workspace misbehaves; set by tests."""
+"""Faults of a workspace, set by tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 class Faults:
     #: ``refuse`` (503), ``drop``, ``hang`` (no answer until it ends).
     outage: str = ""
-    #: So many more jobs are taken, and their answers lost.
+    #: Number of further jobs that are accepted with a lost answer.
     lost_puts: int = 0
     throttled: int = 0
     retry_after_s: int = 1
     page_limit: int = 100
-    #: Job → a status that nothing has heard of.
+    #: Job → an unknown status.
     statuses: dict[str, str] = field(default_factory=dict)
-    #: New jobs stay Queued until they are released.
+    #: New jobs stay Queued until released.
     hold: bool = False
-    #: Jobs run no commands: they are Completed after so many seconds.
+    #: Seconds after which jobs are Completed without running a command.
     pretend_s: float | None = None

@@ -1,4 +1,4 @@
-"""Command jobs as records: what may be put, what may change, how they are listed and shown."""
+"""Records of command jobs: validation, allowed changes, lists and answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fakes.aml.assets import check_body
 Json = dict[str, Any]
 ENDED = ("Completed", "Failed", "Canceled")
 _MUTABLE = {"description", "tags", "displayName", "properties", "isArchived"}
-#: Azure's words for what a body calls otherwise.
+#: Field of a body → its name in Azure's messages.
 _NAMED = {"outputs": "Outputs", "inputs": "Inputs", "environmentId": "EnvironmentId", "codeId": "CodeId"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 _OUTPUT = re.compile(
@@ -24,7 +24,7 @@ _EXPRESSION = re.compile(r"\$\{\{\s*(inputs|outputs)\.([A-Za-z0-9_]+)\s*\}\}")
 
 
 class Jobs(dict[str, Json]):
-    """Name → ``properties`` as they were put, ``status``, and moments. `folder`: of what outlives a restart."""
+    """Name → ``properties`` as put, ``status``, and times. `folder`: persistent state."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,14 +40,14 @@ class Jobs(dict[str, Json]):
 
 
 def check(name: str, body: Any) -> Json:
-    """The properties of a job that may be put under this name."""
+    """The validated properties of a job."""
     if not _NAME.fullmatch(name):
         raise user_error(f"The job's name {name!r} is invalid.", "BadArgument")
     check_body("CommandJobResource", body)
     properties: Json = body["properties"]
     for variable, value in (properties.get("environmentVariables") or {}).items():
         if not isinstance(value, str):
-            raise user_error(f"environmentVariables.{variable} is no string.", "BadArgument")
+            raise user_error(f"environmentVariables.{variable} must be a string.", "BadArgument")
     for kind, one in _EXPRESSION.findall(properties["command"]):
         if one not in (properties.get(kind) or {}):
             raise user_error(f"command: {kind}.{one} is not defined.", "BadArgument")
@@ -58,7 +58,7 @@ def check(name: str, body: Any) -> Json:
 
 
 def check_unchanged(before: Json, after: Json) -> None:
-    """Raises where more than a few fields differ."""
+    """Raises if a field differs that cannot change."""
     names = {*before, *after} - _MUTABLE - {"status", "services"}
     changed = [name for name in sorted(names) if before.get(name) != after.get(name)]
     if changed:
@@ -73,22 +73,22 @@ def check_unchanged(before: Json, after: Json) -> None:
 
 
 def output_place(uri: str) -> str:
-    """The path in the workspace's blob store that an output names."""
+    """The path of an output in the workspace's blob store."""
     found = _OUTPUT.fullmatch(uri)
     if found is None:
-        raise user_error(f"outputs: {uri} is no address of a datastore.", "BadArgument")
+        raise user_error(f"outputs: {uri} is not the address of a datastore.", "BadArgument")
     if found[1] != "workspaceblobstore":
         raise user_error(f"outputs: the datastore {found[1]} was not found.", "NotFound")
     return found[2].strip("/")
 
 
 def command(text: str, places: Mapping[str, str]) -> str:
-    """With the folders of outputs in it, and nothing else."""
+    """The command with its outputs' folders inserted; raises for other placeholders."""
     return _EXPRESSION.sub(lambda found: places[found[2]] if found[1] == "outputs" else found[0], text)
 
 
 def listed(jobs: Jobs, query: Mapping[str, str]) -> Iterator[str]:
-    """The names that a list has, newest first."""
+    """The names in a list, newest first."""
     view = query.get("listViewType", "ActiveOnly")
     for name in reversed(list(jobs)):
         properties = jobs[name]["properties"]

@@ -1,4 +1,4 @@
-"""How often Resource Manager may be asked: buckets of tokens, full at first and filled again evenly."""
+"""Rate limits of Resource Manager: token buckets, initially full, refilled at a constant rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Bucket:
     _since_s: float = 0.0
 
     def take(self, now_s: float) -> bool:
-        """False: it is empty."""
+        """Take a token; False: the bucket is empty."""
         filled = self._has + (now_s - self._since_s) * self.a_second
         self._has, self._since_s = (self.most if self._has < 0 else min(self.most, filled)), now_s
         if self._has < 1:
@@ -23,7 +23,7 @@ class Bucket:
 
 
 class Limits:
-    """Limits of one caller, as documented for a subscription."""
+    """Documented limits of one caller in a subscription."""
 
     def __init__(self) -> None:
         self.reads, self.writes = Bucket(most=250, a_second=25), Bucket(most=200, a_second=10)

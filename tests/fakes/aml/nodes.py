@@ -1,6 +1,6 @@
-"""The nodes of a cluster: a container for each job, with its code, its outputs mounted, and bash for its command.
+"""Nodes of a cluster: a container for each job, with its code, mounted outputs, and bash for its command.
 
-The working folder holds a copy of the code. Process 1 is ``/bin/bash -c COMMAND``; a cancellation is a SIGTERM to it,
+The working folder contains a copy of the code. Process 1 is ``/bin/bash -c COMMAND``. A cancellation sends it SIGTERM,
 and half a minute later SIGKILL.
 """
 
@@ -22,17 +22,17 @@ _ROOT = "/mnt/azureml/cr/j/{name}"
 
 
 class Nodes:
-    """`folder`: of what outlives a restart; `blobs`: of the outputs' store; `image`: an image's variables."""
+    """`folder`: persistent state; `blobs`: store of the outputs; `image`: environment variables of the image."""
 
     def __init__(self, folder: Path, blobs: Path, image: Mapping[str, str]) -> None:
         self._folder, self._blobs, self._image = folder, blobs, image
         folder.mkdir(parents=True, exist_ok=True)
         self._mounts: dict[str, list[OutputMount]] = {}
-        #: What images have mounted, beside what the service mounts.
+        #: Mounts of the image, in addition to those of the service.
         self.mounted: list[Mount] = []
 
     def start(self, name: str, properties: Mapping[str, Any], code: Path | None) -> None:
-        """`code`: what its code asset holds."""
+        """Start a job's container. `code`: folder of its code asset."""
         root, here = _ROOT.format(name=name), self._folder / name
         work = here / "wd"
         shutil.copytree(code, work, dirs_exist_ok=True) if code else work.mkdir(parents=True, exist_ok=True)
@@ -58,13 +58,13 @@ class Nodes:
         return mount
 
     def sync(self) -> None:
-        """What jobs have closed is uploaded."""
+        """Upload files that jobs have closed."""
         for mounts in list(self._mounts.values()):
             for mount in mounts:
                 mount.sync()
 
     def unmount(self, name: str) -> None:
-        """The container is over: all of its files are closed."""
+        """Upload all files of a container that has ended."""
         for mount in self._mounts.pop(name, ()):
             mount.sync()
             mount.remove()

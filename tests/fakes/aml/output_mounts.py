@@ -1,7 +1,7 @@
-"""Outputs of jobs as the compute mounts them: a folder that uploads each file when it is closed.
+"""Mounted outputs of jobs: a folder that uploads each file when it is closed.
 
-A file that is held open for writing is not uploaded: storage has nothing of it, or what it had at the last close. What
-is written to storage by others is seen in the folder.
+A file that is open for writing is not uploaded: storage has its content at the last close, if any. Files that others
+write to storage appear in the folder.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _Mark = tuple[int, int, int]
 
 
 class OutputMount:
-    """`inside`: the folder that the container has; `blobs`: the same in storage."""
+    """`inside`: the folder in the container; `blobs`: the folder in storage."""
 
     def __init__(self, inside: Path, blobs: Path) -> None:
         self.inside, self.blobs = inside, blobs
         inside.mkdir(parents=True, exist_ok=True)
         blobs.mkdir(parents=True, exist_ok=True)
-        #: Name → what a file was, here and in storage, when both were the same.
+        #: Name → state of a file, here and in storage, at the last synchronization.
         self._same: dict[str, tuple[_Mark, _Mark]] = {}
 
     def sync(self) -> None:
-        """What was closed goes up, what others wrote comes down."""
+        """Upload closed files, and download files that others wrote."""
         here, there = dict(_files(self.inside)), dict(_files(self.blobs))
         for name in sorted({*here, *there}):
             self._sync(name, here.get(name), there.get(name))
@@ -62,7 +62,7 @@ class OutputMount:
             self._same[name] = (_mark(self.inside / name), _mark(self.blobs / name))
 
     def _share_pipes(self) -> None:
-        """Pipes that a test laid into storage, which has none: how it tells its job what to do."""
+        """Show pipes that a test created in storage to control its job; real storage has none."""
         for pipe in walked(self.blobs):
             place = self.inside / pipe.relative_to(self.blobs)
             if pipe.is_fifo() and not place.exists():
@@ -74,10 +74,10 @@ class OutputMount:
 
 
 def is_written(path: Path) -> bool:
-    """Whether any process has it open for writing: the kernel leases a file for reading only where none has."""
+    """Whether a process has it open for writing: only without one does the kernel grant a read lease."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # a break of the lease is told by what is ignored
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # announces a lease break by a signal that is ignored
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except BlockingIOError:

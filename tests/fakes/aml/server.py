@@ -1,4 +1,4 @@
-"""Resource Manager, blob storage and the endpoint of a managed identity on one port, with the faults of a network."""
+"""Resource Manager, blob storage and a managed identity endpoint on one port, with network faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TICK_S = 0.05
 
 
 class Server(ThreadingHTTPServer):
-    """`tokens`: those that are good; the first is the one that is given, none where there is none."""
+    """`tokens`: valid tokens; the identity endpoint issues the first. Empty: no identity."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing is written."""
+        """Log nothing."""
 
 
 def answer(
@@ -87,7 +87,7 @@ def answer(
     headers: Mapping[str, str],
     body: bytes,
 ) -> Answer:
-    """Of whichever service `path` is of. Raises Refused and Lost."""
+    """The answer of the service that `path` belongs to. Raises Refused and Lost."""
     told = {name.lower(): value for name, value in headers.items()}
     if path == TOKEN_PATH:
         return _token(tokens, query, told)
@@ -129,7 +129,7 @@ def _storage(
 def _not_allowed(
     tokens: Sequence[str], container: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> Answer | None:
-    """By a signed address, good for one container, or by a token, for which a version of the service is needed."""
+    """Authorize by a signed address of one container, or by a token with the header x-ms-version."""
     if "sig" in query:
         is_good = query["sig"] == signature(container)
         text = "Server failed to authenticate the request."
@@ -150,7 +150,7 @@ def _token(tokens: Sequence[str], query: Mapping[str, str], headers: Mapping[str
 
 
 def _has_left(connection: socket.socket) -> bool:
-    """Whether the client waits for no answer any more."""
+    """Whether the client has closed the connection."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:
@@ -159,7 +159,7 @@ def _has_left(connection: socket.socket) -> bool:
 
 @contextmanager
 def serving(workspace: Workspace, tokens: list[str], port: int = 0) -> Iterator[Server]:
-    """Jobs run on when it ends."""
+    """Serve; jobs continue after it ends."""
     server = Server(workspace, tokens, port)
     thread = threading.Thread(target=server.serve_forever, args=(_TICK_S,), name="aml-fake", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The workspace: its calls of Resource Manager, and what happens to jobs while time passes."""
+"""The workspace: its Resource Manager calls, and the progress of jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STORE = "workspaceblobstore"
 
 
 class Workspace:
-    """`resource`: its id; `computes`: names of clusters; `image`: what images bring, see `nodes`."""
+    """`resource`: its id; `computes`: names of clusters; `image`: environment variables, see `nodes`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Workspace:
     ) -> None:
         self.resource, self.computes, self.now_s = resource, computes, now_s
         self.address = ""
-        #: How its datastores are reached: ``AccessKey``, ``Identity`` or ``UserDelegationSAS``.
+        #: Access to its datastores: ``AccessKey``, ``Identity`` or ``UserDelegationSAS``.
         self.auth_mode = "AccessKey"
         self.faults, self.limits = Faults(), Limits()
         self.containers = folder / "storage"
@@ -46,19 +46,19 @@ class Workspace:
         self.assets = Assets(folder / "assets", self.containers, resource)
         self.jobs = Jobs(folder / "jobs")
         self.nodes = Nodes(folder / "nodes", self.containers / CONTAINER, image or {})
-        #: Method and path of every call, and when it came.
+        #: Method, path and time of every call.
         self.calls: list[tuple[str, str]] = []
         self.times: list[float] = []
-        #: Calls that went beyond the limits of Resource Manager.
+        #: Calls that exceeded the limits of Resource Manager.
         self.refused = 0
-        #: Kind of assets → calls that begin an upload of one wait here for each other, so that they come at once.
+        #: Kind of assets → barrier at which calls that start an upload wait for each other, to run concurrently.
         self.meetings: dict[str, threading.Barrier] = {}
         self.lock = threading.RLock()
 
     # Calls
 
     def handle(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
-        """`path`: below the workspace's own."""
+        """Answer a call. `path`: below the workspace's id."""
         if method == "POST" and path.endswith("/startPendingUpload"):
             self._meet(path.partition("/")[0])
         with self.lock:
@@ -127,7 +127,7 @@ class Workspace:
 
     def _put_asset(self, kind: str, name: str, version: str, _query: Mapping[str, str], body: Any) -> Answer:
         if not NAME.fullmatch(name) or not NAME.fullmatch(version):
-            raise user_error(f"{name}:{version} is no name and version of an asset.", "BadArgument")
+            raise user_error(f"{name}:{version} is not a name and version of an asset.", "BadArgument")
         return self.assets.put(f"{kind}/{name}/versions/{version}", body)
 
     def _start_upload(self, _name: str, _version: str, _query: Mapping[str, str], body: Any) -> Answer:
@@ -172,7 +172,7 @@ class Workspace:
         return Answer.of(self._shown(name), 201 if known is None else 200)
 
     def _check_refers(self, properties: Json) -> None:
-        """What a new job names is there."""
+        """Check that everything a new job refers to exists."""
         compute = str(properties.get("computeId") or "")
         if compute.removeprefix(f"{self.resource}/computes/") not in self.computes:
             raise user_error(f"The specified compute target {compute} was not found.", "NotFound")
@@ -209,7 +209,7 @@ class Workspace:
     # Time
 
     def advance(self) -> None:
-        """Jobs go on as far as they can."""
+        """Advance all jobs."""
         with self.lock:
             self.nodes.sync()
             for name, job in list(self.jobs.items()):
@@ -243,7 +243,7 @@ class Workspace:
     def _start(self, name: str, job: Json) -> None:
         properties = job["properties"]
         if self.auth_mode == "Identity" and not properties.get("identity"):
-            self._end(job, "Failed")  # its outputs cannot be mounted: the command is never run
+            self._end(job, "Failed")  # its outputs cannot be mounted, so its command never runs
             return
         code = self.assets.code_folder(properties["codeId"]) if properties.get("codeId") else None
         self.nodes.start(name, properties, code)
@@ -266,10 +266,10 @@ class Workspace:
     def _end(self, job: Json, status: str) -> None:
         job["status"], job["ended_s"] = status, self.now_s()
 
-    # What tests do
+    # Used by tests
 
     def stop(self, name: str) -> None:
-        """As its page does, or a call."""
+        """Cancel a job, as its page or a call does."""
         with self.lock:
             job = self.jobs[name]
             if job["status"] in ENDED or job.get("cancelled_s") is not None:
@@ -288,7 +288,7 @@ class Workspace:
             self.advance()
 
     def vanish(self, name: str) -> None:
-        """As if it had never been."""
+        """Remove a job without a trace."""
         with self.lock:
             self.nodes.destroy(name)
             self.jobs.remove(name)
@@ -299,7 +299,7 @@ class Workspace:
                 self.nodes.destroy(name)
 
     def log(self, name: str) -> str:
-        """What its container wrote."""
+        """Output of its container."""
         return self.nodes.log(name)
 
 

@@ -1,4 +1,4 @@
-"""``python -m tests.fakes.dlc``: the service on a port of this machine, until it is interrupted."""
+"""``python -m tests.fakes.dlc``: serve on a local port until interrupted."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fakes.dlc", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0: any, which is printed")
-    parser.add_argument("--folder", type=Path, required=True, help="folder of what it remembers")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port, which is printed")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of its state")
     parser.add_argument("--key", action="append", default=[], metavar="ID:SECRET", help="an access key; repeatable")
     parser.add_argument(
         "--source", action="append", default=[], metavar="ID=FOLDER:MOUNT", help="a data source; repeatable"
     )
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="what the image brings")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable of the image"
+    )
     return parser.parse_args()
 
 

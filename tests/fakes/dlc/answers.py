@@ -1,4 +1,4 @@
-"""What the service says: a status and JSON, as Alibaba's gateways write them."""
+"""Answers: a status and JSON, in the format of Alibaba's gateways."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A job's containers: each with the variables of its place in the job, and data sources where the job mounts them.
+"""A job's containers: each with the variables of its role and index, and the data sources that the job mounts.
 
-Process 1 is ``/bin/sh -c UserCommand``. Each has a root of its own: of the machine it has nothing but the data sources.
+Process 1 is ``/bin/sh -c UserCommand``. Each has its own root, which contains only the data sources of this machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIRECTORY = "/root"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A data source: a folder, and where it is mounted unless a job says otherwise."""
+    """A data source: a folder, and its default mount path."""
 
     folder: Path
     mount: str
@@ -28,14 +28,14 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Containers:
-    """`folder`: of all of them; `image`: the variables that images bring."""
+    """`folder`: of all containers; `image`: environment variables of the image."""
 
     folder: Path
     sources: Mapping[str, Source]
     image: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, id: str, request: Mapping[str, Any]) -> int:
-        """How many."""
+        """Start a job's containers and return their number."""
         mounts = [self._mount(source) for source in request.get("DataSources", ())]
         places = list(_places(id, request))
         for number, variables in enumerate(places):
@@ -54,7 +54,7 @@ class Containers:
         return Mount(source.folder, Path(told.get("MountPath") or source.mount))
 
     def exit_codes(self, id: str, count: int) -> list[int] | None:
-        """Of all, once all have ended; None: one runs."""
+        """The exit codes when all have ended; None: some run."""
         codes = [sandbox.exit_code(self._place(id, number)) for number in range(count)]
         return None if None in codes else [code for code in codes if code is not None]
 
@@ -71,7 +71,7 @@ class Containers:
             sandbox.destroy(self._place(id, number))
 
     def log(self, id: str, number: int) -> str:
-        """What one of them wrote."""
+        """Output of one container."""
         found = ""
         for name in ("stdout", "stderr"):
             with suppress(FileNotFoundError):
@@ -83,7 +83,7 @@ class Containers:
 
 
 def _places(id: str, request: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """The variables of each container by its place in the job, as frameworks want them."""
+    """The variables of each container by role and index, as frameworks expect them."""
     roles = [(spec["Type"].lower(), index) for spec in request["JobSpecs"] for index in range(spec["PodCount"])]
     for number, (role, index) in enumerate(roles):
         if request["JobType"] == "TFJob":

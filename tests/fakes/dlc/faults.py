@@ -1,4 +1,4 @@
-"""How the service misbehaves; set by tests, or over HTTP by ``POST /fake/faults``."""
+"""Faults of the service, set by tests or with ``POST /fake/faults``."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import dataclass, field
 
 @dataclass(kw_only=True)
 class Faults:
-    #: Seconds after which lists show what happened.
+    #: Delay of lists in seconds.
     list_lag_s: float = 0.0
-    #: A page of a list has no more jobs, whatever was asked for.
+    #: Maximum number of jobs on a page, regardless of the request.
     page_limit: int = 100
-    #: So many more creations are carried out, and their answers lost.
+    #: Number of further creations that are carried out with a lost answer.
     lost_creations: int = 0
-    #: So many more calls are refused by flow control, with this wait, if any, in milliseconds.
+    #: Number of further calls that flow control refuses, and the wait in milliseconds, if any.
     throttled: int = 0
     retry_after_ms: int = 0
-    #: Calls an account may make in any second; 0: as many as it likes.
+    #: Maximum number of calls of an account per second; 0: unlimited.
     calls_a_second: int = 0
     #: "": none; ``refuse`` (503), ``html`` (a gateway's page), ``hang up``, ``hang`` (no answer until it ends).
     outage: str = ""
-    #: Job id → a status that nothing has heard of.
+    #: Job id → an unknown status.
     statuses: dict[str, str] = field(default_factory=dict)
-    #: Job id → what it says of its status.
+    #: Job id → message of its status.
     reasons: dict[str, str] = field(default_factory=dict)
-    #: New jobs stay in the queue until they are released.
+    #: New jobs stay in the queue until released.
     hold: bool = False
-    #: Jobs run no commands: they succeed after so many seconds.
+    #: Seconds after which jobs succeed without running a command.
     pretend_s: float | None = None
-    #: Status and code for a job that there is not. The vendor documents none.
+    #: Status and code for a missing job. The vendor documents none.
     missing: tuple[int, str] = (400, "JobNotExists")
-    #: Status and code with which so many more creations are refused, the first of them next.
+    #: Status and code of refusals of the next creations, in order.
     creations: list[tuple[int, str]] = field(default_factory=list)
-    #: So many more creations are sent on twice by a proxy, which gives the answer of the second.
+    #: Number of further creations that a proxy sends twice; it returns the second answer.
     doubled_creations: int = 0
-    #: Seconds by which the service's clock is ahead.
+    #: Seconds that the service's clock is ahead.
     ahead_s: float = 0.0
-    #: Job id → status and code with which each call about it alone is refused.
+    #: Job id → status and code that refuse each call about only this job.
     refusals: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Jobs: what was asked for, and every status that each has had."""
+"""Jobs: their requests, and the history of their status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENDED = ("Succeeded", "Failed", "Stopped")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A status from a moment on, and what is said of it."""
+    """A change of status: time, status, code and message."""
 
     moment_s: float
     status: str
@@ -24,7 +24,7 @@ class Change:
 
 @dataclass(kw_only=True)
 class Job:
-    """`request`: the body of CreateJob."""
+    """A job. `request`: body of CreateJob."""
 
     id: str
     request: dict[str, Any]
@@ -32,11 +32,11 @@ class Job:
     created_s: float
     history: list[Change] = field(default_factory=list)
     is_held: bool = False
-    #: Since when it is to be stopped.
+    #: Time of the stop request.
     stopped_s: float | None = None
-    #: How many containers run; None: none was started.
+    #: Number of containers; None: not started.
     containers: int | None = None
-    #: Runs before this one, by which its containers are told apart.
+    #: Number of earlier runs, which distinguishes their containers.
     restarts: list[dict[str, Any]] = field(default_factory=list)
     most_restarts: int = 0
 
@@ -50,28 +50,28 @@ class Job:
 
     @property
     def run_id(self) -> str:
-        """Of its containers of today."""
+        """Name of the containers of its current run."""
         return f"{self.id}-{len(self.restarts)}"
 
     def note(self, now_s: float, status: str, code: str = "", message: str = "", sub_status: str = "") -> None:
         self.history.append(Change(now_s, status, code, message, sub_status))
 
     def seen_at(self, moment_s: float) -> list[Change]:
-        """Its changes until then; empty: it was not there."""
+        """Its changes until a time; empty: it did not exist."""
         return [change for change in self.history if change.moment_s <= moment_s]
 
     def since(self, *statuses: str) -> float | None:
-        """When it first had one of these."""
+        """Time at which it first had one of these statuses."""
         return next((change.moment_s for change in self.history if change.status in statuses), None)
 
 
 class Jobs:
-    """`folder`: of what outlives a restart."""
+    """All jobs. `folder`: persistent state."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        #: In the order of their creation.
+        #: In order of creation.
         self.by_id: dict[str, Job] = {}
         for job in sorted(map(_read, folder.glob("*.json")), key=lambda job: job.created_s):
             self.by_id[job.id] = job
@@ -80,7 +80,7 @@ class Jobs:
         return [job for job in self.by_id.values() if job.status not in ENDED]
 
     def put(self, job: Job) -> None:
-        """New, or changed."""
+        """Store a new or changed job."""
         self.by_id[job.id] = job
         (self._folder / f"{job.id}.json").write_text(json.dumps(dataclasses.asdict(job)))
 

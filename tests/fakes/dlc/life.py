@@ -1,4 +1,4 @@
-"""A job's way from one status to the next."""
+"""Status transitions of a job."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from tests.fakes.dlc.containers import Containers
 from tests.fakes.dlc.faults import Faults
 from tests.fakes.dlc.jobs import ENDED, Job
 
-#: Seconds from SIGTERM to SIGKILL, where the job says nothing of it.
+#: Default seconds from SIGTERM to SIGKILL.
 _GRACE_S = 30.0
-#: Status → the next one, of a job without running containers.
+#: Status → next status of a job without running containers.
 _NEXT = {"Creating": "Queuing", "Queuing": "EnvPreparing"}
 
 
 def advance(job: Job, faults: Faults, containers: Containers, now_s: float) -> bool:
-    """One step, if there is any. True: something is to be remembered."""
+    """Advance by one step, if possible. True: the job must be stored."""
     before = len(job.history)
     if job.status in ENDED:
         return False
@@ -59,7 +59,7 @@ def _follow(job: Job, count: int, containers: Containers, now_s: float) -> None:
 
 
 def _stop(job: Job, containers: Containers, now_s: float) -> None:
-    """It is being stopped; what runs gets its grace."""
+    """Stop a job; running containers get their grace period."""
     if job.containers is None:
         job.note(now_s, "Stopped")
         return
@@ -75,7 +75,7 @@ def _stop(job: Job, containers: Containers, now_s: float) -> None:
 
 
 def preempt(job: Job, containers: Containers, now_s: float, restarts: bool, sub_status: str) -> None:
-    """Its machine is taken away. `restarts`: on another one, else the job has failed."""
+    """Take its machine away. `restarts`: it restarts on another machine, else it fails."""
     if job.containers is not None:
         containers.destroy(job.run_id, job.containers)
     message = "The spot instance was released."

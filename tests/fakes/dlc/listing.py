@@ -1,4 +1,4 @@
-"""Lists of jobs: which are in one, in which order, and a page of it."""
+"""Lists of jobs: filter, order and pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fakes.dlc.answers import Refused
 from tests.fakes.dlc.jobs import Job
 from tests.fakes.dlc.requests import SCHEMA
 
-#: What a list looks back where nothing else is asked for.
+#: Default period of a list.
 _WINDOW_S = 7 * 24 * 3600.0
 _DEFAULT_PAGE = 10
 _SORTED_BY = {"DisplayName", "JobType", "Status", "GmtCreateTime", "GmtFinishTime"}
@@ -23,7 +23,7 @@ _TRUTHS = {"ShowOwn", "FromAllWorkspaces", "EnableAssignNode"}
 def page(
     jobs: Iterable[Job], query: Mapping[str, str], *, owner: str, seen_s: float, limit: int
 ) -> tuple[list[Job], int]:
-    """Jobs of a page as they were at `seen_s`, and how many there are in all."""
+    """The jobs of a page as of `seen_s`, and the total number."""
     tags = _check(query)
     found = [job for job in jobs if _fits(job, query, tags, owner, seen_s)]
     order = query.get("SortBy", "GmtCreateTime")
@@ -34,7 +34,7 @@ def page(
 
 
 def _check(query: Mapping[str, str]) -> Mapping[str, str]:
-    """The tags that are asked for. Raises Refused."""
+    """The requested tags. Raises Refused."""
     try:
         typed: dict[str, Any] = {
             name: int(value) if name in _NUMBERS else value == "true" if name in _TRUTHS else value
@@ -42,7 +42,7 @@ def _check(query: Mapping[str, str]) -> Mapping[str, str]:
         }
         typed |= {"Tags": json.loads(query["Tags"])} if "Tags" in query else {}
     except ValueError as error:
-        raise Refused(400, "InvalidParameter", f"The query is no list of jobs: {error}.") from None
+        raise Refused(400, "InvalidParameter", f"The query is not valid for a list of jobs: {error}.") from None
     if fault := contracts.fault(SCHEMA, "ListJobsRequest", typed):
         raise Refused(400, "InvalidParameter", fault)
     if typed.get("PageNumber", 1) < 1 or typed.get("PageSize", 1) < 1:
@@ -83,4 +83,4 @@ def _moment(text: str | None, otherwise: float) -> float:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise Refused(400, "InvalidParameter", f"{text} is no moment.") from None
+        raise Refused(400, "InvalidParameter", f"{text} is not a valid time.") from None

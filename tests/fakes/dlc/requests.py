@@ -1,4 +1,4 @@
-"""The fake's own rules of what it is sent; the vendor's schema comes on top where it is at hand."""
+"""The fake's own validation rules, in addition to the vendor's schema if that is available."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fakes import contracts
 from tests.fakes.dlc.answers import Refused
 
 SCHEMA = "pai-dlc/dlc-2020-12-03.derived.schema.json"
-#: Job type → the roles that it has.
+#: Job type → its roles.
 ROLES: Mapping[str, Collection[str]] = {
     "TFJob": ("Chief", "PS", "Worker", "Evaluator", "GraphLearn"),
     "PyTorchJob": ("Worker", "Master"),
@@ -22,7 +22,7 @@ ROLES: Mapping[str, Collection[str]] = {
     "SlurmJob": ("Worker",),
     "DataJuicerJob": ("Worker",),
 }
-#: Public instance types that there are.
+#: Existing public instance types.
 INSTANCE_TYPES = {
     "ecs.c6.large": {"CPU": 2, "GPU": 0, "Memory": 4, "AcceleratorType": "CPU"},
     "ecs.g6.xlarge": {"CPU": 4, "GPU": 0, "Memory": 16, "AcceleratorType": "CPU"},
@@ -37,7 +37,7 @@ def check_creation(
 ) -> None:
     """Raises Refused."""
     if not isinstance(body, dict):
-        raise _invalid("the body is no JSON object")
+        raise _invalid("the body is not a JSON object")
     if fault := contracts.fault(SCHEMA, "CreateJobRequest", body):
         raise _invalid(fault)
     for name in ("DisplayName", "JobType", "JobSpecs", "UserCommand"):

@@ -1,4 +1,4 @@
-"""The service on a port, with the faults of a network."""
+"""The service on a port, with network faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Server(ThreadingHTTPServer):
         self.service.advance()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # a client that hung up is no fault
+        if not isinstance(sys.exc_info()[1], OSError):  # a client that hangs up is not an error
             super().handle_error(request, client_address)
 
 
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_DELETE = do_PUT = do_GET
 
     def _outlasts_it(self) -> bool:
-        """Waits until the outage ends; False: the client has hung up."""
+        """Wait for the end of the outage; False: the client has hung up."""
         while self.server.service.faults.outage == "hang" and not has_left(self.connection):
             time.sleep(_LOOK_S)
         return not has_left(self.connection)
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(Answer(status=503, body={"Code": "ServiceUnavailable", "Message": "Try again later."}))
 
     def _do_fake(self, path: str, body: bytes) -> None:
-        """The control routes below ``/fake``, which the real service lacks."""
+        """The control routes below ``/fake``."""
         service = self.server.service
         if path == "/fake/faults" and self.command == "POST":
             for name, value in json.loads(body).items():
@@ -117,11 +117,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Calls are kept instead."""
+        """Log nothing; calls are recorded."""
 
 
 def has_left(connection: socket.socket) -> bool:
-    """Whether the client waits for no answer any more."""
+    """Whether the client has closed the connection."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:
@@ -130,7 +130,7 @@ def has_left(connection: socket.socket) -> bool:
 
 @contextmanager
 def serving(service: DlcService, port: int = 0, tls: tuple[Path, Path] | None = None) -> Iterator[int]:
-    """Its port; jobs run on when it ends. `tls`: files of a certificate and its key."""
+    """Serve and yield the port; jobs continue after it ends. `tls`: files of a certificate and its key."""
     server = Server(service, port=port, tls=tls)
     thread = threading.Thread(target=server.serve_forever, args=(_LOOK_S,), name="dlc-fake", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The service behind the port: calls, signed and within the account's limits, and jobs that go on by themselves."""
+"""The service behind the port: signed calls within the account's limits, and running jobs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Body = dict[str, Any]
 
 
 class Lost(Exception):
-    """The request was carried out, and its answer does not arrive."""
+    """The request was carried out, but its answer is lost."""
 
 
 class DlcService:
-    """`folder`: everything it remembers. `keys`: id → secret. `now_s`: seconds since the epoch."""
+    """`folder`: persistent state. `keys`: id → secret. `now_s`: seconds since the epoch."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class DlcService:
     ) -> None:
         self.faults, self.signatures = Faults(), Signatures(keys)
         self.jobs, self.containers = Jobs(folder / "jobs"), containers
-        #: (when, action) of every request, refused ones included.
+        #: (time, action) of every request, including refused ones.
         self.calls: list[tuple[float, str]] = []
         self._workspaces, self._quotas, self._now_s = workspaces, quotas, now_s
         self._recent: deque[float] = deque()
@@ -62,7 +62,7 @@ class DlcService:
     # Calls
 
     def handle(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """`headers`: names in lower case. Raises Lost."""
+        """Answer a request. `headers`: names in lower case. Raises Lost."""
         with self._lock:
             self.advance()
             try:
@@ -115,7 +115,7 @@ class DlcService:
 
     def _on_ListJobs(self, owner: str, _ids: tuple[str, ...], query: Mapping[str, str], _body: bytes) -> Body:
         if query.get("WorkspaceId", self._workspaces[0]) not in self._workspaces:
-            raise Refused(403, "Forbidden.Workspace", f"There is no right to workspace {query['WorkspaceId']}.")
+            raise Refused(403, "Forbidden.Workspace", f"You have no permission for workspace {query['WorkspaceId']}.")
         seen_s = self._now_s() - self.faults.list_lag_s
         jobs = self.jobs.by_id.values()
         found, total = listing.page(jobs, query, owner=owner, seen_s=seen_s, limit=self.faults.page_limit)
@@ -158,19 +158,19 @@ class DlcService:
         if refusal := self.faults.refusals.get(id):
             raise Refused(*refusal, f"The call about {id} is refused.")
         if id not in self.jobs.by_id:
-            raise Refused(*self.faults.missing, f"{id} is not there.")
+            raise Refused(*self.faults.missing, f"{id} does not exist.")
         return self.jobs.by_id[id]
 
     # Time
 
     def advance(self) -> None:
-        """Jobs go on by a step."""
+        """Advance all jobs by a step."""
         with self._lock:
             for job in self.jobs.unfinished():
                 if life.advance(job, self.faults, self.containers, self._now_s()):
                     self.jobs.put(job)
 
-    # What tests do
+    # Used by tests
 
     def release(self, id: str) -> None:
         with self._lock:
@@ -178,7 +178,7 @@ class DlcService:
             self.advance()
 
     def stop(self, id: str) -> None:
-        """As the console does, or a call."""
+        """Stop a job, as the console or a call does."""
         with self._lock:
             job = self.jobs.by_id[id]
             if job.status not in ENDED and job.stopped_s is None:
@@ -187,14 +187,14 @@ class DlcService:
                 self.jobs.put(job)
 
     def preempt(self, id: str, *, restarts: bool = False, sub_status: str = "Preempted") -> None:
-        """Its machine is taken away; with `restarts` the job begins anew on another."""
+        """Take a job's machine away; with `restarts` the job restarts on another."""
         with self._lock:
             job = self.jobs.by_id[id]
             life.preempt(job, self.containers, self._now_s(), restarts, sub_status)
             self.jobs.put(job)
 
     def vanish(self, id: str) -> None:
-        """As if it had never been."""
+        """Remove a job without a trace."""
         with self._lock:
             self._destroy(self.jobs.by_id[id])
             self.jobs.remove(id)

@@ -1,4 +1,4 @@
-"""A job as answers tell of it: JobItem in lists, more of it in GetJob."""
+"""A job in answers: JobItem in lists, more fields in GetJob."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tests.fakes.dlc.faults import Faults
 from tests.fakes.dlc.jobs import ENDED, Change, Job
 
-#: Status → the field that has the moment when it came.
+#: Status → field with its time.
 _MOMENTS = {
     "Queuing": "GmtSubmittedTime",
     "Running": "GmtRunningTime",
@@ -22,7 +22,7 @@ _ASKED_TOO = ("UserCommand", "WorkspaceId", "Accessibility", "ThirdpartyLibs", "
 
 
 def item(job: Job, faults: Faults, seen_s: float) -> dict[str, Any]:
-    """As it was at `seen_s`."""
+    """A job as of `seen_s`."""
     changes = job.seen_at(seen_s)
     last, request = changes[-1], job.request
     told = {name: request[name] for name in (*_ASKED, *_ASKED_TOO) if name in request}
@@ -49,7 +49,7 @@ def item(job: Job, faults: Faults, seen_s: float) -> dict[str, Any]:
 
 
 def detail(job: Job, faults: Faults, now_s: float, *, is_whole: bool) -> dict[str, Any]:
-    """What GetJob has, too. `is_whole`: with its containers."""
+    """The fields of GetJob. `is_whole`: with its containers."""
     told = item(job, faults, now_s)
     del told["IsDeleted"]
     records = [{**record, "OccurTime": written(record["moment_s"])} for record in job.restarts]
@@ -60,7 +60,7 @@ def detail(job: Job, faults: Faults, now_s: float, *, is_whole: bool) -> dict[st
 
 
 def pods(job: Job) -> list[dict[str, str]]:
-    """Its containers of today."""
+    """The containers of its current run."""
     places = [(spec["Type"], index) for spec in job.request["JobSpecs"] for index in range(spec["PodCount"])]
     if job.containers is None:
         return []
@@ -77,7 +77,7 @@ def pods(job: Job) -> list[dict[str, str]]:
 
 
 def _network(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's VPC; one of its fields has another name in answers."""
+    """The user's VPC; one field has a different name in answers."""
     asked = request.get("UserVpc")
     if not asked:
         return {}

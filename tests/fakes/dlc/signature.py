@@ -1,4 +1,4 @@
-"""Alibaba's signature ACS3-HMAC-SHA256: the sender of a request, and that it is unchanged."""
+"""Alibaba's signature ACS3-HMAC-SHA256, which authenticates the sender and the content of a request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.fakes.dlc.answers import Refused
 _ALGORITHM = "ACS3-HMAC-SHA256"
 _AUTHORIZATION = re.compile(rf"{_ALGORITHM} Credential=([^,]+),SignedHeaders=([^,]+),Signature=([0-9a-f]+)")
 _MUST_BE_SIGNED = {"host", "x-acs-action", "x-acs-version", "x-acs-date", "x-acs-signature-nonce"}
-#: Seconds that a client's clock may be wrong.
+#: Maximum error of a client's clock in seconds.
 _SKEW_S = 15 * 60
 
 
 class Signatures:
-    """`keys`: id → secret. A nonce is good once."""
+    """`keys`: id → secret. A nonce is valid once."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self.keys = dict(keys)
@@ -28,7 +28,7 @@ class Signatures:
     def check(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, *, now_s: float
     ) -> str:
-        """The id of the key. `headers`: names in lower case. Raises Refused."""
+        """Verify a request and return the id of its key. `headers`: names in lower case. Raises Refused."""
         found = _AUTHORIZATION.fullmatch(headers.get("authorization", ""))
         if found is None:
             raise Refused(400, "MissingAuthorization", "The request has no Authorization header of this form.")

@@ -1,4 +1,4 @@
-"""``python -m tests.fakes.dlts``: serves until it is ended; its address is its first line."""
+"""``python -m tests.fakes.dlts``: serve until interrupted; the first line of output is the address."""
 
 from __future__ import annotations
 

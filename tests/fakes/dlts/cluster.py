@@ -1,4 +1,4 @@
-"""The database of jobs, and the cluster manager that goes through it."""
+"""The database of jobs, and the cluster manager that processes it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.fakes import sandbox
 from tests.fakes.dlts import pod
 from tests.fakes.sandbox import Mount
 
-#: Those that are listed always; of the others only the newest.
+#: Statuses that are always listed; of other jobs only the newest are.
 ACTIVE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused", "killing")
 KILLABLE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused")
-#: Characters of an id in the database.
+#: Maximum length of an id in the database.
 _MOST = 50
 
 
 @dataclass(slots=True)
 class Job:
-    """A row; field names are the service's. `forced`: a status that a test says it has. Times in s since the epoch."""
+    """A row; field names are the service's. `forced`: a status set by a test. Times in s since the epoch."""
 
     jobId: str
     userName: str
@@ -44,7 +44,7 @@ class Job:
 
 
 class Cluster:
-    """`folder`: outlives a restart. `hold`: jobs wait until they are begun. `pretended_s`: they have no pods."""
+    """`folder`: persistent state. `hold`: jobs wait until started. `pretended_s`: simulated jobs without pods."""
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
         self._folder, self._now = folder, now
@@ -59,7 +59,7 @@ class Cluster:
         return any(job.jobStatus in ACTIVE for job in self.jobs.values())
 
     def add(self, told: dict[str, Any]) -> str:
-        """The error, if there is one. What the database does not take is one error, whatever the cause."""
+        """Submit a job and return the error, if any. All failures of the database have the same error."""
         if not str(told.get("jobName", "")).strip():
             return "ERROR: Job name cannot be empty"
         if not str(told.get("vcName", "")).strip():
@@ -79,7 +79,7 @@ class Cluster:
         return ""
 
     def kill(self, job: Job) -> bool:
-        """From now on it is being killed; whether that could be."""
+        """Start killing a job; returns whether that was possible."""
         can = job.status in KILLABLE
         if can:
             job.jobStatus, job.forced = "killing", ""
@@ -90,7 +90,7 @@ class Cluster:
         sandbox.destroy(self._container(job))
 
     def remove(self, job: Job) -> None:
-        """The database forgets it."""
+        """Remove a job from the database."""
         self.destroy(job)
         del self.jobs[job.jobId]
         self._file(job).unlink()
@@ -113,7 +113,7 @@ class Cluster:
                 self._start(job)
             case "running":
                 self._watch(job)
-            case "killing":  # without a grace: nothing in the pod hears of it
+            case "killing":  # no grace period: processes in the pod get no signal
                 self.destroy(job)
                 self._end(job, "killed")
 
@@ -131,7 +131,7 @@ class Cluster:
             self._end(job, "error", str(error))
 
     def _watch(self, job: Job) -> None:
-        """The exit code itself appears in no answer."""
+        """Record the end of a job; no answer contains the exit code."""
         if self.pretended_s:
             if self._now() - (job.started_s or 0) >= self.pretended_s:
                 self._end(job, "finished")
@@ -156,7 +156,7 @@ class Cluster:
         file.with_suffix(".new").replace(file)
 
     def clear(self) -> None:
-        """Nothing of it is left."""
+        """Destroy a job's pod."""
         for job in self.jobs.values():
             self.destroy(job)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The pod of one job: its environment, what it mounts, and what is its process 1."""
+"""The pod of one job: environment, mounts and process 1."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import yaml
 from tests.fakes import sandbox
 from tests.fakes.sandbox import Container, Mount
 
-#: Inside, the user of the fake: storage belongs to the same user on both sides.
+#: Inside the pod, the user of the fake: storage has the same owner on both sides.
 _UID, _GID = 0, 0
 _RUNTIME = "/dlts-runtime"
-#: Process 1, by `bash`: no trap, and the command below `runuser` and a login shell. It does not pass a signal on.
+#: Process 1, run by `bash`: no trap; the command runs below `runuser` and a login shell. It forwards no signals.
 _BOOTSTRAP = f"""\
 #!/bin/bash
 set -ex
@@ -31,12 +31,12 @@ echo `date` ": ${{EXIT_CODE}}"
 exit ${{EXIT_CODE}}
 """
 _AS_USER = f"runuser -s /bin/bash -l ${{DLTS_USER_NAME}} -c {_RUNTIME}/status/job_command.sh"
-#: The nearest to a login that a machine's ordinary user can make.
+#: The closest to a login without root.
 _AS_SELF = (
     f"env -i HOME=/home/${{DLTS_USER_NAME}} USER=${{DLTS_USER_NAME}} PATH=/usr/local/bin:/usr/bin:/bin"
     f" /bin/bash -l -c 'cd; exec {_RUNTIME}/status/job_command.sh'"
 )
-#: A login shell begins with nothing: what the pod's environment has comes back by the user's profile.
+#: A login shell starts with an empty environment: the user's profile restores the pod's variables.
 _INIT_USER = f"""\
 #!/bin/bash
 set -e
@@ -59,12 +59,12 @@ PROFILE
 
 
 def alias(email: str) -> str:
-    """What a user is called in pods."""
+    """A user's name in pods."""
     return email.partition("@")[0]
 
 
 def environment(job: Mapping[str, Any]) -> dict[str, str]:
-    """Of the pod. ValueError: the template with these `envs` is no YAML; another field with variables is not read."""
+    """Environment of the pod. ValueError: the template with these `envs` is not YAML. Other fields are ignored."""
     name = alias(job["userName"])
     made = {
         "FAMILY_TOKEN": str(job["familyToken"]),
@@ -97,11 +97,11 @@ def _in_template(value: str) -> str:
         read: dict[str, Any] = yaml.safe_load(f'value: "{value}"')
         return str(read["value"])
     except (yaml.YAMLError, TypeError, KeyError) as error:
-        raise ValueError(f"Pod template is no YAML: {error}") from error
+        raise ValueError(f"Pod template is not YAML: {error}") from error
 
 
 def start(folder: Path, storage: Path, job: Mapping[str, Any], mounts: Sequence[Mount]) -> None:
-    """`folder`: fresh. `storage`: the cluster's NFS. `mounts`: of its configuration. Raises as `environment`."""
+    """`folder`: new. `storage`: the cluster's NFS. `mounts`: from its configuration. Raises as `environment`."""
     variables, name = environment(job), alias(job["userName"])
     own = {
         "/job": storage / "work" / job["jobPath"],

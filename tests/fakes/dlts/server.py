@@ -1,4 +1,4 @@
-"""The dashboard, with the REST service behind it, and their misbehaviour."""
+"""The dashboard with the REST service behind it, and their faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KIND = "P40"
 
 
 class Refused(Exception):
-    """`status`: of the answer, which is text."""
+    """A request that is answered with an error. `status`: of the answer, which is text."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -34,8 +34,8 @@ class Refused(Exception):
 class Faults(web.Faults):
     """`backend`: the service behind the dashboard is away. `throttled`: number of calls to refuse.
 
-    `database`: there is no connection to it. `queries`: those that fail there, each of which the service logs and then
-    answers as if nothing had been found: `list`, `status`, `select` and `update` of a kill.
+    `database`: it is not connected. `queries`: queries that fail: `list`, `status`, `select` and `update` of a kill.
+    The service logs each failure and answers as if nothing had been found.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Faults(web.Faults):
 
 
 class Dashboard(FakeService):
-    """`folder`: what outlives a restart. `now`: seconds since the epoch."""
+    """`folder`: persistent state. `now`: seconds since the epoch."""
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
         self._folder, self._now = folder, now
-        #: Time, user, method, path, status, connection of each call.
+        #: Time, user, method, path, status and connection of each call.
         self.requests: list[tuple[float, str, str, str, int, str]] = []
         self._begin()
         routes = [
@@ -68,7 +68,7 @@ class Dashboard(FakeService):
     # Control
 
     def _set(self, told: Mapping[str, Any]) -> None:
-        """`users` (address → `password`, `teams`), `mounts` (pairs: a folder here, and where pods see it)."""
+        """`users` (address → `password`, `teams`), `mounts` (pairs: local folder, path in pods)."""
         kept = {"users": self.users, "mounts": [[str(one.source), str(one.target)] for one in self.cluster.mounts]}
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "told.json").write_text(json.dumps({**kept, **told}))
@@ -79,7 +79,7 @@ class Dashboard(FakeService):
         self.cluster.mounts = [Mount(Path(here), Path(there)) for here, there in told["mounts"]]
 
     def _reset(self, told: Mapping[str, Any]) -> None:
-        """A new database; nothing of the old one runs."""
+        """Replace the database; nothing of the old one runs."""
         self.cluster.clear()
         self.requests.clear()
         self._begin()
@@ -134,7 +134,7 @@ class Dashboard(FakeService):
         return self.outage()
 
     def _user(self, request: Request) -> str:
-        """From the query, which has the password as well; `token` is its older name."""
+        """The user, authenticated by the password in the query; `token` is its older name."""
         email = request.query_params.get("email", "")
         password = request.query_params.get("password", request.query_params.get("token", ""))
         if not password:
@@ -146,7 +146,7 @@ class Dashboard(FakeService):
     async def _answer(self, request: Request, parts: list[str], user: str) -> Response:
         is_v2 = parts[0] == "v2"
         match request.method, is_v2, parts[is_v2:]:
-            case "GET", False, ["teams"]:  # an error behind it is an empty list
+            case "GET", False, ["teams"]:  # an error of the service behind is an empty list
                 return JSONResponse([] if self.faults.backend else [self._team(team) for team in self._teams(user)])
             case "GET", _, ["teams", team, "clusters", cluster]:
                 self._check(cluster)
@@ -159,7 +159,7 @@ class Dashboard(FakeService):
                 return self._kill_many(user, (await request.json())["status"])
             case "GET", True, ["clusters", cluster, "teams", team, "jobs"]:
                 self._check(cluster)
-                if self.faults.database:  # four lists that the answer lacks
+                if self.faults.database:  # the answer lacks its four lists
                     return JSONResponse([None] * 4)
                 return JSONResponse([] if "list" in self.faults.queries else self._list(request, user, team))
             case "GET", _, ["clusters", cluster, "jobs", id]:
@@ -191,7 +191,7 @@ class Dashboard(FakeService):
         return {"id": team, "clusters": [{"id": CLUSTER, "admin": False, "gpus": gpus}]}
 
     def _virtual_cluster(self, user: str, team: str, is_v2: bool) -> dict[str, Any]:
-        """The first version has the database's row, in which JSON stands as text."""
+        """API version 1 returns the database's row, which contains JSON as text."""
         if team not in self._teams(user):
             raise Refused(404, "Team is not found")
         if is_v2:
@@ -200,7 +200,7 @@ class Dashboard(FakeService):
         return {"vcName": team, "parent": "default", **texts, "gpu_capacity": {_KIND: 8}, "gpu_available": {_KIND: 8}}
 
     async def _submit(self, request: Request, user: str) -> Response:
-        """200, whatever the service behind says."""
+        """Submit a job. The status is always 200, whatever the service behind answers."""
         job = await request.json()
         if isinstance(job, dict) and not job.get("team") and job.get("vcName"):
             job["team"] = job["vcName"]
@@ -214,7 +214,7 @@ class Dashboard(FakeService):
         return PlainTextResponse(json.dumps(answer) + "\n")
 
     def _list(self, request: Request, user: str, team: str) -> list[dict[str, Any]]:
-        """All that are active, and the newest `limit` others; of one user."""
+        """All active jobs of a user, and the newest `limit` others."""
         limit = int(request.query_params.get("limit") or 0) or 10
         mine = [job for job in self.cluster.jobs.values() if (job.userName, job.vcName) == (user, team)]
         over = [job for job in mine if job.status not in ACTIVE]
@@ -222,7 +222,7 @@ class Dashboard(FakeService):
         return [self._row(job) for job in reversed(mine) if job.jobId in found][: self.faults.list_most]
 
     def _detail(self, user: str, id: str) -> dict[str, Any]:
-        """Empty for a job that is unknown, or another's."""
+        """A job; empty if it is unknown or another user's."""
         job = self.cluster.jobs.get(id)
         return self._row(job) if job is not None and job.userName == user else {}
 
@@ -241,7 +241,7 @@ class Dashboard(FakeService):
         }
 
     def _status(self, id: str) -> dict[str, Any]:
-        """Of anybody's job."""
+        """The status of any user's job."""
         self._check_database()
         if (job := self.cluster.jobs.get(id)) is None or "status" in self.faults.queries:
             raise Refused(404, "Not Found")
@@ -256,7 +256,7 @@ class Dashboard(FakeService):
         return PlainTextResponse(json.dumps({"result": words}) + "\n")
 
     def _kill_many(self, user: str, wanted: Mapping[str, str]) -> Response:
-        """Unknown jobs are left out of the result, and so are all where they could not be looked up."""
+        """Kill jobs. The result omits unknown jobs, and all jobs if the lookup failed."""
         self._check_database()
         results = {}
         found = [] if "select" in self.faults.queries else [id for id in wanted if id in self.cluster.jobs]

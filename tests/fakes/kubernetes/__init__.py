@@ -1,1 +1,1 @@
-"""A Kubernetes API server for tests, with controllers, and pods that really run their commands."""
+"""A Kubernetes API server for tests, with controllers, and pods that run their commands."""

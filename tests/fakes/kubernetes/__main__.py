@@ -1,4 +1,4 @@
-"""`python -m tests.fakes.kubernetes --folder STATE --kubeconfig FILE`: a cluster until it is told to stop."""
+"""`python -m tests.fakes.kubernetes --folder STATE --kubeconfig FILE`: run a cluster until interrupted."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.fakes.kubernetes", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="where the cluster is kept, also between starts")
-    parser.add_argument("--kubeconfig", type=Path, help="written when it serves; FOLDER/kubeconfig by default")
+    parser.add_argument("--folder", type=Path, required=True, help="persistent state of the cluster")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="file to write when the server is ready; default: FOLDER/kubeconfig"
+    )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--plain", action="store_true", help="HTTP instead of TLS")
     parser.add_argument("--unknown-fields", choices=("prune", "refuse"), default="prune")
     parser.add_argument("--operator", default="v1.8.1", help="version of the training operator's definitions")
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--gpus", type=int, default=8, help="of each node")
-    parser.add_argument("--back-off", type=float, default=10.0, help="seconds; shorter makes tests quick")
+    parser.add_argument("--gpus", type=int, default=8, help="GPUs per node")
+    parser.add_argument(
+        "--back-off", type=float, default=10.0, help="first back-off in seconds; shorter values make tests faster"
+    )
     parser.add_argument("--export", action="append", default=[], metavar="SERVER:/PATH=FOLDER", help="an NFS export")
     return parser
 

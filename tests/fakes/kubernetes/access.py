@@ -1,4 +1,4 @@
-"""Authentication and RBAC: tokens, client certificates, and the role objects that are stored."""
+"""Authentication and RBAC: tokens, client certificates and stored role objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RBAC = ".rbac.authorization.k8s.io"
 
 @dataclass(frozen=True)
 class User:
-    """A person or a service account."""
+    """A user or a service account."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class User:
 
 @dataclass(frozen=True)
 class Attributes:
-    """What a request wants to do."""
+    """Attributes of a request for authorization."""
 
     verb: str
     group: str
@@ -49,7 +49,7 @@ class _Token:
 
 
 class Tokens:
-    """Bearer tokens; those of users are kept in a file."""
+    """Bearer tokens; those of users are stored in a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class Tokens:
         return token
 
     def expire(self, user: str) -> None:
-        """All tokens of a user are worth nothing from now on."""
+        """Revoke all tokens of a user."""
         for token in self._tokens.values():
             if token.user == user:
                 token.expires = 0.0
@@ -95,7 +95,7 @@ def of_account(namespace: str, name: str) -> User:
 
 
 class Rules:
-    """What Roles and ClusterRoles grant to whom."""
+    """Rights that Roles and ClusterRoles grant."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

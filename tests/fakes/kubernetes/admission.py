@@ -1,4 +1,4 @@
-"""What an object must be like before it is stored: its schema, its name, and the rules of its kind."""
+"""Validation of objects before they are stored: schema, name, and rules of the kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+
 
 
 def shaped(kind: Kind, obj: Object, refuse_unknown: bool) -> tuple[Object, list[str]]:
-    """The object without unknown fields, and which those were."""
+    """The object without unknown fields, and the names of these."""
     schema = kind.schema or built_in_schemas.of_kind(kind.kind)
     if schema is None:
         return obj, []
@@ -44,7 +44,7 @@ def shaped(kind: Kind, obj: Object, refuse_unknown: bool) -> tuple[Object, list[
 
 
 def _body(kind: Kind, obj: Object) -> Object:
-    """A custom resource's schema may say something of its name; the rest of metadata was looked at before."""
+    """Validate the name by a custom resource's schema; other metadata is already checked."""
     hidden = {"apiVersion", "kind", "metadata"}
     body = {name: value for name, value in obj.items() if name not in hidden}
     if kind.custom:
@@ -53,7 +53,7 @@ def _body(kind: Kind, obj: Object) -> Object:
 
 
 def require_valid(kind: Kind, obj: Object) -> None:
-    """What schemas do not say."""
+    """Rules that are not part of schemas."""
     wrong = [*_names(obj), *_labels(obj)]
     if kind.key == "pods":
         wrong += _pod(obj["spec"], "spec")
@@ -221,7 +221,7 @@ def _secret(obj: Object) -> list[schemas.Cause]:
 
 
 def _training_job(kind: Kind, obj: Object) -> list[schemas.Cause]:
-    """As the operator's webhook has it."""
+    """Rules of the operator's webhook."""
     wrong: list[schemas.Cause] = []
     name = obj["metadata"]["name"]
     if len(name) > 63 or not _LABEL.match(name):

@@ -1,4 +1,4 @@
-"""From a request about objects to its answer."""
+"""Answers to requests about objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes.kubernetes.requests import Target
 from tests.fakes.kubernetes.store import Object
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-#: For whom a token is where nobody is named: a server's own.
+#: Default audience of a token: the server's own.
 _AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 
@@ -52,7 +52,7 @@ class Answers:
         return "deletecollection" if verb == "delete" and not target.name else verb
 
     def _special(self, target: Target) -> Callable[[web.Request, Target], Awaitable[web.StreamResponse]] | None:
-        """Subresources that are no part of the object."""
+        """Subresources that are not part of the object."""
         return {"log": self._cluster.logs.answer, "exec": self._cluster.execs.answer, "eviction": self._evict}.get(
             target.subresource
         )
@@ -157,7 +157,7 @@ class Answers:
         )
 
     async def _options(self, request: web.Request) -> dict[str, Any]:
-        """From the body, or from the query as older clients send it."""
+        """Options in the body, or in the query as older clients send them."""
         options = dict(await requests.body(request) or {})
         for name in ("propagationPolicy", "gracePeriodSeconds", "orphanDependents", "dryRun"):
             if name in request.query:

@@ -12,12 +12,12 @@ from tests.fakes.kubernetes.verbs import Verbs
 
 
 class Audit:
-    """Also of what was denied: to have asked is enough."""
+    """Records all requests, including denied ones."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
-        #: user, verb, resource, subresource, namespace, name, selector, dryRun, and `labels` of the object as it was
-        #: then, or as it is to be created; None where none was named or there.
+        #: user, verb, resource, subresource, namespace, name, selector, dryRun, and `labels` of the object at that time
+        #: or at its creation; None: no object named, or it does not exist.
         self.entries: list[dict[str, Any]] = []
 
     async def note(self, request: web.Request, user: str, verb: str, target: Target) -> None:

@@ -1,6 +1,6 @@
 """Structural schemas of the built-in kinds, read from the models of the official description.
 
-The client library's models are generated from the API's own OpenAPI description: they say every field and its type.
+The client library's models are generated from the API's OpenAPI description: they contain every field and its type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "object": {"x-kubernetes-preserve-unknown-fields": True},
 }
 _QUANTITY = {"x-kubernetes-int-or-string": True}
-#: Quantities may be written as numbers, too; the description calls them texts.
+#: Quantities may also be numbers, although the description calls them strings.
 _QUANTITIES = {
     ("V1ResourceRequirements", "limits"),
     ("V1ResourceRequirements", "requests"),
@@ -50,7 +50,7 @@ _REQUIRED = {
 
 @functools.cache
 def of_kind(kind: str) -> dict[str, Any] | None:
-    """None for kinds without a check of fields."""
+    """The schema of a kind; None: fields are not checked."""
     name = {"Event": "CoreV1Event"}.get(kind, f"V1{kind}")
     return None if kind in ("CustomResourceDefinition",) else _of_model(name)
 

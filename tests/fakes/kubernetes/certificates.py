@@ -1,4 +1,4 @@
-"""A throw-away authority, the server's certificate, and client certificates."""
+"""A temporary authority, the server's certificate, and client certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pair:
 
 
 class Authority:
-    """Kept in a folder, so that a server that starts again is the same."""
+    """Stored in a folder, so that a restarted server has the same identity."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,7 +37,7 @@ class Authority:
         self._issuer = x509.load_pem_x509_certificate(self.certificate).subject
 
     def server_context(self) -> ssl.SSLContext:
-        """Client certificates may be shown."""
+        """TLS context of the server; client certificates are optional."""
         chain = self._folder / "server.pem"
         if not chain.exists():
             names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

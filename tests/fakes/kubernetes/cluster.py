@@ -1,4 +1,4 @@
-"""All parts of one cluster, put together."""
+"""All parts of one cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CONTROLLERS: tuple[type[Controller], ...] = (
 
 
 class Cluster:
-    """State, controllers and nodes; the server in front of it is another thing, and may be gone for a while."""
+    """State, controllers and nodes; the server is separate, and may be unavailable."""
 
     def __init__(self, settings: Settings) -> None:
         folder = settings.folder
@@ -68,13 +68,13 @@ class Cluster:
         self.images, self.pretences = Images(self.verbs), Pretences()
         self.forks = Forks()
         self.lost_nodes: set[str] = set()
-        #: Folders of the machine that all containers see, for tests to tell them something.
+        #: Local folders that all containers see, for communication with tests.
         self.shared: list[Path] = []
         self.unschedulable: dict[str, str] = {}
-        #: Pods that their node refuses: reason and message by a pattern of their names.
+        #: Pods that their node refuses: name pattern → reason and message.
         self.rejected: dict[str, tuple[str, str]] = {}
         self.log_breaks = 0
-        #: How often each verb was asked of each resource.
+        #: Number of requests by verb and resource.
         self.counts: dict[str, int] = {}
         self.audit = Audit(self.verbs)
         self._restarts: dict[str, int] = {}
@@ -115,7 +115,7 @@ class Cluster:
         return next((why for pattern, why in self.unschedulable.items() if re.search(pattern, name)), None)
 
     def rejection(self, pod: Object) -> tuple[str, str] | None:
-        """Reason and message by which the node of a pod refuses it."""
+        """Reason and message with which the node refuses a pod."""
         name = pod["metadata"]["name"]
         return next((why for pattern, why in self.rejected.items() if re.search(pattern, name)), None)
 
@@ -134,7 +134,7 @@ class Cluster:
         self._restarts[uid] = self.restarts(uid) + 1
 
     def _populate(self) -> None:
-        """What a fresh cluster has."""
+        """Objects of a new cluster."""
         for name in self.settings.namespaces:
             self._once(NAMESPACES.key, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for number in range(self.settings.nodes):

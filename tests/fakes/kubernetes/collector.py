@@ -11,7 +11,7 @@ from tests.fakes.kubernetes.verbs import FOREGROUND, ORPHAN, Verbs
 
 
 class Collector:
-    """Woken by deletions; works a moment later, as the real one does."""
+    """Runs shortly after deletions, like the real one."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
@@ -88,7 +88,7 @@ class Collector:
         options = {"propagationPolicy": policy, "preconditions": preconditions}
         try:
             self._verbs.delete(kind, metadata.get("namespace", ""), metadata["name"], options)
-        except refusals.Refused:  # changed or gone meanwhile
+        except refusals.Refused:  # changed or deleted in the meantime
             self._wake.set()
 
     def _orphan(self, key: str, obj: Object, uid: str) -> None:

@@ -1,6 +1,6 @@
-"""The route by which tests make the cluster misbehave: `POST /_control/NAME` with a JSON body.
+"""The route with which tests cause faults: `POST /_control/NAME` with a JSON body.
 
-The same is to be had from Python, where the server runs in the test's own process: see `Control`'s methods.
+If the server runs in the test's own process, call the methods of `Control` directly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Each public method is a route of its name, `_` as `-`; keyword arguments come from the body."""
+    """Each public method is a route with its name, `_` as `-`; keyword arguments come from the body."""
 
     def __init__(self, server: Server) -> None:
         self._server, self._cluster = server, server.cluster
@@ -45,15 +45,15 @@ class Control:
     # requests and watches
 
     def fault(self, **given: Any) -> None:
-        """The next requests that fit fail: see `faults.Fault`."""
+        """The next matching requests fail: see `faults.Fault`."""
         self._cluster.faults.add(Fault.read(given))
 
     def met(self) -> dict[str, int]:
-        """How many requests met a fault so far."""
+        """Number of requests with a fault so far."""
         return {"requests": self._cluster.faults.met}
 
     def clear(self) -> None:
-        """No fault, no pretence, no broken image, no lost node, no refused pod, no webhook any more."""
+        """Remove all faults, simulations, broken images, lost nodes, refused pods and webhooks."""
         cluster = self._cluster
         cluster.faults.clear()
         cluster.pretences.clear()
@@ -70,18 +70,18 @@ class Control:
         self._cluster.watches.break_all()
 
     def compact(self) -> None:
-        """All older resource versions, and all `continue` tokens, are answered with 410."""
+        """Answer all older resource versions and `continue` tokens with 410."""
         self._cluster.store.compact()
         self._cluster.pages.forget()
 
     async def outage(self, seconds: float) -> None:
-        """Closes the listener for so many seconds; pods and controllers go on."""
+        """Close the listener for a number of seconds; pods and controllers continue."""
         task = asyncio.create_task(self._be_away(seconds))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
     async def _be_away(self, seconds: float) -> None:
-        await asyncio.sleep(0.05)  # the answer to this call goes out
+        await asyncio.sleep(0.05)  # send the answer to this call first
         await self._server.stop_listening()
         await asyncio.sleep(seconds)
         await self._server.listen()
@@ -90,7 +90,7 @@ class Control:
         self._cluster.tokens.expire(user)
 
     def user(self, name: str, groups: list[str] | None = None, seconds: float | None = None) -> dict[str, str]:
-        """A token of a user that roles may be bound to."""
+        """A token of a user for role bindings."""
         return {"token": self._cluster.tokens.issue(name, tuple(groups or ()), seconds)}
 
     def unknown_fields(self, mode: str) -> None:
@@ -103,29 +103,29 @@ class Control:
         self._cluster.verbs.webhooks.deny(self._kind(resource), webhook, message)
 
     def counts(self) -> dict[str, int]:
-        """How often each verb was asked of each resource."""
+        """Number of requests by verb and resource."""
         return dict(self._cluster.counts)
 
     def audit(self, since: int = 0) -> list[dict[str, Any]]:
-        """Each request about objects but the first `since`, as `audit.Entry` has it."""
+        """All requests about objects after the first `since`, as `audit.Entry`."""
         return self._cluster.audit.entries[since:]
 
     def timeline(self, resource: str) -> dict[str, dict[str, float]]:
-        """When each job first was what it is, in milliseconds since 1970."""
+        """Time of each job's status changes, in milliseconds since the epoch."""
         return self._cluster.timeline.moments.get(resource, {})
 
     # pods and nodes
 
     def share(self, path: str) -> None:
-        """A folder of the machine: containers that start from now on see it, as a test's way to tell them something."""
+        """Show a local folder to containers that start from now on, for communication with tests."""
         self._cluster.shared.append(Path(path))
 
     def pretend(self, selector: str, seconds: float = 0.0, exit_code: int = 0, log: str = "") -> None:
-        """Pods with these labels run no process."""
+        """Simulate pods with these labels without a process."""
         self._cluster.pretences.add(Pretence(selector, seconds, exit_code, log))
 
     def fork(self, selector: str) -> None:
-        """Containers of pods with these labels, all trial runners, are forks of one process."""
+        """Fork the trial runners of pods with these labels from one process."""
         self._cluster.pretences.add(Pretence(selector, forked=True))
 
     def evict(self, namespace: str, name: str, message: str = "The node was low on resource: memory.") -> None:
@@ -151,7 +151,7 @@ class Control:
         self._cluster.images.slow = seconds
 
     def unschedulable(self, pattern: str, message: str) -> None:
-        """Pods with a name that fits the pattern get no node."""
+        """Pods with a matching name get no node."""
         self._cluster.unschedulable[pattern] = message
 
     def schedulable(self) -> None:
@@ -159,18 +159,18 @@ class Control:
         self._cluster.nodes.wake()
 
     def reject(self, pattern: str, reason: str, message: str) -> None:
-        """Pods with a name that fits the pattern get a node, whose kubelet refuses them: for lack of room, say."""
+        """Pods with a matching name get a node whose kubelet refuses them, for example for lack of memory."""
         self._cluster.rejected[pattern] = (reason, message)
 
     def lose_pod(self, namespace: str, name: str) -> None:
-        """Gone at once, without a word of its end: a node that was wiped."""
+        """Remove a pod at once without a final status, like a wiped node."""
         life = self._cluster.nodes.life(self._cluster.verbs.get(PODS, namespace, name))
         self._cluster.verbs.remove_now(PODS, namespace, name)
         for running in list(life.running.values()) if life else ():
             running.kill()
 
     def vanish(self, resource: str, namespace: str, name: str) -> None:
-        """An object is gone, and no watch will ever tell: all end, and what they ask for next is too old."""
+        """Remove an object without an event: all watches end, and their next version is too old."""
         self._cluster.watches.deaf = True
         try:
             self._cluster.verbs.remove_now(self._kind(resource), namespace, name)
@@ -180,7 +180,7 @@ class Control:
         self.compact()
 
     def preempt(self, namespace: str, name: str) -> None:
-        """A pod of higher priority takes its place: deleted by the scheduler."""
+        """Preempt a pod: the scheduler deletes it for one with higher priority."""
         verbs = self._cluster.verbs
         pod = verbs.get(PODS, namespace, name)
         message = "default-scheduler: preempting to accommodate a higher priority pod"
@@ -191,26 +191,26 @@ class Control:
         verbs.delete(PODS, namespace, name)
 
     def delete(self, resource: str, namespace: str, name: str) -> None:
-        """As kubectl would, without the rights of anybody."""
+        """Delete an object like kubectl, without a check of rights."""
         self._cluster.verbs.delete(self._kind(resource), namespace, name)
 
     def lose_node(self, name: str) -> None:
-        """A node is not heard of any more: its pods are marked, and removed by force."""
+        """Lose a node: its pods are marked, and removed by force."""
         self._cluster.nodes.lose(name)
 
     def find_node(self, name: str) -> None:
         self._cluster.nodes.find(name)
 
     def reallocate(self, namespace: str, name: str, replicas: int) -> None:
-        """An AdaptDLJob gets another allocation."""
+        """Change the allocation of an AdaptDLJob."""
         self._controller("AdaptDLJob").reallocate(namespace, name, replicas)
 
     def export(self, server: str, path: str, folder: str) -> None:
-        """A folder that stands for an NFS export."""
+        """Add a local folder as an NFS export."""
         self._cluster.storage.exports[f"{server}:{path}"] = Path(folder)
 
     def break_logs(self) -> None:
-        """Every log that is being followed ends in the middle."""
+        """Cut all followed logs."""
         self._cluster.log_breaks += 1
 
     async def break_execs(self) -> None:
@@ -225,7 +225,7 @@ class Control:
         self._controller(kind).resume()
 
     def _kind(self, resource: str) -> Kind:
-        """By its full name: `pods`, `tfjobs.kubeflow.org`."""
+        """A kind by its full name: `pods`, `tfjobs.kubeflow.org`."""
         kind = self._cluster.kinds.by_key(resource)
         if kind is None:
             raise refusals.no_such_resource()

@@ -1,4 +1,4 @@
-"""What the server fills in by itself."""
+"""Defaults that the server fills in."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def now(later_s: float = 0) -> str:
 
 
 def suffix(length: int = 5) -> str:
-    """As `generateName` is completed."""
+    """Complete a `generateName`."""
     return "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(length))
 
 
 def filled(kind: Kind, obj: Object) -> Object:
-    """For a new object of a built-in kind."""
+    """Defaults of a new object of a built-in kind."""
     if kind.key == "pods":
         return {**obj, "spec": _pod(obj["spec"]), "status": {"phase": "Pending", "qosClass": _quality(obj["spec"])}}
     if kind.key == "secrets":
@@ -38,7 +38,7 @@ def filled(kind: Kind, obj: Object) -> Object:
 
 
 def _secret(obj: Object) -> Object:
-    """`stringData` is for writing alone."""
+    """Convert `stringData`, which is write-only."""
     written = {name: base64.b64encode(v.encode()).decode() for name, v in (obj.get("stringData") or {}).items()}
     rest = {name: value for name, value in obj.items() if name != "stringData"}
     return {"type": "Opaque", **rest, "data": {**(obj.get("data") or {}), **written}}

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions of the training job kinds: the published ones where they lie, else short ones of ours."""
+"""CustomResourceDefinitions of the training job kinds: the published ones if available, else our short ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ FOLDERS = ("adaptdl", "frameworkcontroller-v1.0.1")
 
 
 def reference() -> Path | None:
-    """Read-only material of third parties, in `shared/reference` beside or above a checkout, if there is any."""
+    """Third-party reference files, in `shared/reference` next to or above a checkout, if available."""
     above = Path(__file__).parents[3:]
     return next((found for folder in above if (found := folder / "shared" / "reference").is_dir()), None)
 
 
 @functools.cache
 def published(operator_version: str = "v1.8.1") -> list[dict[str, Any]] | None:
-    """None where they are not; then the short descriptions serve."""
+    """Published definitions; None: missing, so the short ones are used."""
     found = reference()
     folders = [found / "crds" / name for name in (*FOLDERS, f"training-operator-{operator_version}")] if found else []
     if not folders or not all(each.is_dir() for each in folders):
@@ -37,7 +37,7 @@ _STRING, _INTEGER, _BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": 
 
 
 def short() -> list[dict[str, Any]]:
-    """With the fields the controllers here look at; pod templates are not looked into."""
+    """Short definitions with the fields that our controllers use; pod templates are not checked."""
     return [
         _definition("kubeflow.org", "TFJob", "tfjobs", _training_job("tfReplicaSpecs"), status=True),
         _definition("kubeflow.org", "PyTorchJob", "pytorchjobs", _training_job("pytorchReplicaSpecs"), status=True),

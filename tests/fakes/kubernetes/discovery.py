@@ -1,4 +1,4 @@
-"""What the server tells about itself: versions, groups, resources, and the tables that kubectl prints."""
+"""Discovery: versions, groups, resources, and the tables that kubectl prints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def version(minor: int) -> dict[str, str]:
 
 
 def described(kinds: Kinds, path: str) -> dict[str, Any] | None:
-    """The answer to `/api`, `/apis` and what lies just below; None for other paths."""
+    """The answer to `/api`, `/apis` and the level below; None for other paths."""
     parts = [part for part in path.split("/") if part]
     match parts:
         case ["api"]:
@@ -74,7 +74,7 @@ _OF_OTHERS = re.compile(r"/apis/authorization\.k8s\.io/v1/namespaces/([^/]+)/loc
 
 
 def review(rules: Rules, user: User, path: str, given: Object) -> Object | None:
-    """The answer to an access review of the caller, or of others where that is allowed; None for other paths."""
+    """The answer to an access review of the caller, or of others if allowed; None for other paths."""
     spec = given.get("spec") or {}
     if path == "/apis/authentication.k8s.io/v1/selfsubjectreviews":
         info = {"username": user.name, "groups": list(user.groups)}
@@ -111,7 +111,7 @@ def review(rules: Rules, user: User, path: str, given: Object) -> Object | None:
 
 
 def as_table(request: web.Request, kind: Kind, items: list[Object]) -> Object | None:
-    """As kubectl asks for; None for everybody else."""
+    """A table, if the client requests one, like kubectl; else None."""
     if "as=Table" not in request.headers.get("Accept", ""):
         return None
     columns = [

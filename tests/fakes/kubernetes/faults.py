@@ -1,4 +1,4 @@
-"""Misbehaviour on demand: of requests, of watches, and of the whole server."""
+"""Faults on demand: of requests, watches and the server."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tests.fakes.kubernetes import refusals
 
 @dataclass
 class Fault:
-    """What happens to the next requests that fit."""
+    """A fault of the next matching requests."""
 
-    #: Regular expressions; "" fits all.
+    #: Regular expressions; "" matches all.
     method: str = ""
     path: str = ""
-    #: How often; -1 for ever.
+    #: Number of times; -1: forever.
     times: int = 1
-    #: Seconds before anything is answered.
+    #: Delay of the answer in seconds.
     delay: float = 0.0
-    #: Answer this code instead, with this reason, message and Retry-After; before anything is done.
+    #: Answer this code instead of processing the request, with this reason, message and Retry-After.
     status: int = 0
     reason: str = "InternalError"
     message: str = "told to fail"
     retry_after: int = 0
-    #: "before": the connection ends and nothing is done. "after": it is done, and the answer is lost.
+    #: "before": the connection ends without processing. "after": the request is processed, and the answer is lost.
     drop: str = ""
-    #: Watches alone: end after so many events; seconds before each event; end with an ERROR event of 410; half a line.
+    #: Only watches: number of events until the end; delay per event in seconds; end with an event 410; half a line.
     watch_events: int = -1
     watch_delay: float = 0.0
     watch_gone: bool = False
@@ -49,11 +49,11 @@ class Fault:
 
 
 class Faults:
-    """Those that were asked for and are not used up."""
+    """The remaining faults."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
-        #: How many requests met one.
+        #: Number of requests with a fault.
         self.met = 0
 
     def add(self, fault: Fault) -> None:

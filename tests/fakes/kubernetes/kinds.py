@@ -1,4 +1,4 @@
-"""The kinds of objects the server knows: built in, and those that CustomResourceDefinitions add."""
+"""Kinds of objects: built-in ones, and those of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Kind:
     plural: str
     kind: str
     namespaced: bool = True
-    #: Whether `…/status` exists: then `status` changes there alone, and nothing else does.
+    #: Whether `…/status` exists: then `status` changes only there, and nothing else does.
     has_status: bool = False
     #: The structural schema of a custom resource.
     schema: dict[str, Any] | None = field(default=None, hash=False, compare=False)
@@ -38,7 +38,7 @@ class Kind:
         return self.schema is not None
 
     def described(self) -> Iterator[dict[str, Any]]:
-        """As discovery tells it."""
+        """Its entry in discovery."""
         told: dict[str, Any] = {
             "name": self.plural,
             "singularName": self.kind.lower(),
@@ -118,7 +118,7 @@ def of_definition(definition: dict[str, Any]) -> list[Kind]:
 
 
 class Kinds:
-    """What is served now."""
+    """The served kinds."""
 
     def __init__(self) -> None:
         self._served = {(kind.group, kind.version, kind.plural): kind for kind in BUILT_IN}

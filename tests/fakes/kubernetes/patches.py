@@ -1,4 +1,4 @@
-"""The ways to change a part of an object: merge patch, JSON patch, strategic merge patch, and apply."""
+"""Partial changes of objects: merge patch, JSON patch, strategic merge patch, and apply."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MERGED_BY = {
 
 
 def copied(value: Any) -> Any:
-    """As JSON would copy it, and quicker than `deepcopy`."""
+    """Copy a JSON value; faster than `deepcopy`."""
     if isinstance(value, dict):
         return {name: copied(member) for name, member in value.items()}
     if isinstance(value, list):
@@ -52,7 +52,7 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def strategically_merged(target: Any, patch: Any) -> Any:
-    """Lists with a merge key grow element by element; `$patch: delete` and `replace` are known."""
+    """Merge lists with a merge key by element; supports `$patch: delete` and `replace`."""
     if not isinstance(patch, dict):
         return copied(patch)
     if patch.get("$patch") == "replace":

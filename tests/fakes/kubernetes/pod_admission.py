@@ -1,4 +1,4 @@
-"""What a namespace asks of new pods beyond their schema: an account that is there, and PodSecurity `restricted`."""
+"""Requirements of a namespace for new pods beyond their schema: an existing account, and PodSecurity `restricted`."""
 
 from __future__ import annotations
 

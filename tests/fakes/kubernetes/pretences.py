@@ -1,4 +1,4 @@
-"""Pods that only pretend to run, or with forked runners, so that hundreds fit on a small machine."""
+"""Simulated pods, and pods with forked runners, so that hundreds fit on a small machine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tests.fakes.kubernetes.store import Object
 
 @dataclass(frozen=True)
 class Pretence:
-    """What all containers of a pod with these labels do."""
+    """Behaviour of all containers of pods with these labels."""
 
     selector: str
     seconds: float = 0.0
     exit_code: int = 0
     log: str = ""
-    #: They run trial runners, which are forked: no interpreter starts for each.
+    #: Whether their trial runners are forked, without an interpreter start each.
     forked: bool = False
 
 
 class Pretences:
-    """Those that were asked for; the first that fits holds."""
+    """The active simulations; the first match applies."""
 
     def __init__(self) -> None:
         self._held: list[Pretence] = []

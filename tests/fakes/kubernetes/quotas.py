@@ -1,4 +1,4 @@
-"""Resource quotas of a namespace: how much its pods may ask for together."""
+"""Resource quotas of a namespace: limits for the total of its pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.fakes.kubernetes.store import Object, Store
 
 
 def require_room(store: Store, kind: Kind, pod: Object) -> None:
-    """For a new pod."""
+    """Check the quotas for a new pod."""
     if kind.key != PODS.key:
         return
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]

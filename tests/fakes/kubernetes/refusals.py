@@ -1,4 +1,4 @@
-"""Answers that say no, in the words and codes of a Kubernetes API server."""
+"""Errors with the messages and codes of a Kubernetes API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a path and its query ask for."""
+"""Parsing of paths and queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Target:
     subresource: str = ""
 
     def attributes(self, verb: str) -> Attributes:
-        namespace = self.name if self.kind.plural == "namespaces" else self.namespace  # a Role in it may let read it
+        namespace = (
+            self.name if self.kind.plural == "namespaces" else self.namespace
+        )  # a Role in it may grant reading it
         return Attributes(verb, self.kind.group, self.kind.plural, namespace, self.name, self.subresource)
 
 
@@ -59,7 +61,7 @@ def target(kinds: Kinds, path: str) -> Target:
 
 
 async def body(request: web.Request) -> Any:
-    """JSON, or YAML where that is said."""
+    """Parse JSON, or YAML by its content type."""
     raw = await request.read()
     try:
         if "yaml" in request.content_type:
@@ -87,14 +89,14 @@ def whole(request: web.Request, name: str) -> int | None:
 
 @dataclass
 class Pages:
-    """Lists that are handed out in parts: each part is of the moment of the first."""
+    """Paged lists: each page shows the state at the time of the first."""
 
     _held: dict[str, list[Object]] = field(default_factory=dict)
 
     def cut(
         self, items: list[Object], limit: int | None, token: str, revision: int
     ) -> tuple[list[Object], dict[str, Any]]:
-        """One part, and the metadata that goes with it."""
+        """One page with its metadata."""
         if token:
             key, start, revision = self._read(token)
             items = self._held[key]
@@ -109,7 +111,7 @@ class Pages:
         return (items[start : start + limit] if limit else items[start:]), metadata
 
     def forget(self) -> None:
-        """Every `continue` from before is too old."""
+        """Expire all earlier `continue` tokens."""
         self._held.clear()
 
     def _read(self, token: str) -> tuple[str, int, int]:

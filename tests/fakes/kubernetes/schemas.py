@@ -1,4 +1,4 @@
-"""Structural schemas: unknown fields are pruned or named, the rest is checked, defaults are filled in."""
+"""Structural schemas: prune or name unknown fields, check the others, fill in defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 
 
 def pruned(schema: dict[str, Any], value: Any, path: str, unknown: list[str]) -> Any:
-    """`value` without the fields that `schema` does not know; their paths are added to `unknown`."""
+    """`value` without fields that `schema` lacks; their paths are added to `unknown`."""
     if isinstance(value, list):
         items = schema.get("items")
         return [pruned(items, each, f"{path}[{at}]", unknown) for at, each in enumerate(value)] if items else value
@@ -52,7 +52,7 @@ def with_defaults(schema: dict[str, Any], value: Any) -> Any:
 
 
 def causes(schema: dict[str, Any], value: Any, path: str = "") -> list[Cause]:
-    """What is wrong, in the server's words."""
+    """Violations, with the server's messages."""
     if value is None:
         return [] if schema.get("nullable") or "type" not in schema else [_type_cause(schema, value, path)]
     if not _typed(schema, value):

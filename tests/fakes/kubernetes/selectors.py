@@ -16,13 +16,13 @@ _EXISTS = re.compile(r"^\s*(?P<not>!?)\s*(?P<key>[^\s!=(),]+)\s*$")
 
 
 def labels(selector: str) -> Matches:
-    """Of `labelSelector`: all its requirements hold."""
+    """Whether labels match all requirements of a `labelSelector`."""
     requirements = [_requirement(part) for part in _split(selector) if part.strip()]
     return lambda obj: all(holds(obj["metadata"].get("labels") or {}) for holds in requirements)
 
 
 def _split(selector: str) -> list[str]:
-    """At commas outside of brackets."""
+    """Split at commas outside brackets."""
     return re.split(r",(?![^(]*\))", selector)
 
 
@@ -41,7 +41,7 @@ def _requirement(part: str) -> Callable[[dict[str, str]], bool]:
 
 
 def fields(selector: str, key: str) -> Matches:
-    """Of `fieldSelector`; each resource knows few fields."""
+    """Whether an object matches a `fieldSelector`; each resource supports few fields."""
     known = {"metadata.name", "metadata.namespace"} | _FIELDS.get(key, set())
     wanted: list[tuple[str, str, bool]] = []
     for part in _split(selector):

@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 ADMIN = "kubernetes-admin"
 _OPEN = ("/version", "/healthz", "/livez", "/readyz")
 _MOST_BODY = 3 * 1024 * 1024
-#: Turns of the loop within which an accepted connection reaches its handler, and an aborted one is closed.
+#: Loop iterations until an accepted connection reaches its handler, and an aborted one is closed.
 _TURNS = 10
 
 
 class Server:
-    """`async with Server(settings) as server`: serves until the end of the block; pods end with it."""
+    """`async with Server(settings) as server`: serve until the end of the block, which also ends the pods."""
 
     def __init__(self, settings: Settings) -> None:
         self.cluster = Cluster(settings)
@@ -63,7 +63,7 @@ class Server:
         await self.stop_listening()
 
     def kubeconfig(self, path: Path, credentials: Credentials | None = None, namespace: str = "default") -> Path:
-        """Of the administrator, where nothing else is said."""
+        """Write a kubeconfig, by default of the administrator."""
         authority = self.cluster.authority.certificate if self._settings.tls else None
         return kubeconfig.written(path, self.url, authority, credentials or self.admin(), namespace)
 
@@ -71,7 +71,7 @@ class Server:
         return Credentials(token=self._admin_token)
 
     async def listen(self) -> None:
-        """On the same port as before, however often."""
+        """Listen, after an outage on the same port."""
         app = web.Application(client_max_size=_MOST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
@@ -87,7 +87,7 @@ class Server:
         await self._site.start()
 
     async def stop_listening(self) -> None:
-        """Connections are refused from now on, and those that are open end; pods and controllers go on."""
+        """Refuse new connections and end open ones; pods and controllers continue."""
         if self._runner is None:
             return
         self.cluster.watches.break_all()
@@ -157,12 +157,12 @@ class Server:
         raise refusals.unauthorized()
 
     def ready_line(self, config: Path) -> str:
-        """For the test that started this as a process."""
+        """The control route, for tests that started this server as a process."""
         return json.dumps({"server": self.url, "kubeconfig": str(config), "control": f"{self.url}/_control/"})
 
 
 def _dropped(request: web.Request) -> web.Response:
-    """The connection ends without an answer."""
+    """End the connection without an answer."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -1,4 +1,4 @@
-"""How a cluster is set up."""
+"""Settings of a cluster."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from tests.fakes import sandbox
 
 @dataclass
 class Settings:
-    """All that may differ between clusters; times in seconds."""
+    """Settings of a cluster; times in seconds."""
 
-    #: Where everything lies that must survive a restart.
+    #: Folder of the persistent state.
     folder: Path
-    #: 0: any free one, and the same again after a restart.
+    #: 0: any free port, which is kept after a restart.
     port: int = 0
     tls: bool = True
-    #: "prune" as a real server does, "refuse" to answer 422.
+    #: "prune": like a real server; "refuse": answer 422.
     unknown_fields: str = "prune"
     minor_version: int = 32
     operator_version: str = "v1.8.1"
-    #: Where there are no controllers, jobs stay as they were created.
+    #: Whether controllers run; without them jobs do not change.
     controllers: bool = True
     nodes: int = 1
-    #: Of each node.
+    #: GPUs per node.
     capacity: dict[str, str] = field(
         default_factory=lambda: {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "110"}
     )
-    #: `PATH` in a container where its pod sets none.
+    #: Default `PATH` in a container.
     path: str = sandbox.PATH
-    #: Folders that stand for NFS exports, by `server:path`.
+    #: Local folders as NFS exports, by `server:path`.
     exports: dict[str, Path] = field(default_factory=dict)
-    #: First wait before a container is started again or an image pulled again; doubles up to thirty times.
+    #: First back-off before a container restart or repeated pull; doubles up to thirty times its value.
     back_off: float = 10.0
-    #: The operator's own default where a framework is to be tried again.
+    #: The operator's default delay before a framework retry.
     bookmark_every: float = 10.0
-    #: Namespaces that are there from the start.
+    #: Initial namespaces.
     namespaces: tuple[str, ...] = ("default", "kube-system")

@@ -1,4 +1,4 @@
-"""Storage that outlives pods: claims, NFS exports, file shares; each is a folder."""
+"""Persistent storage: claims, NFS exports, file shares; each is a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.fakes.kubernetes.kubelet.volumes import NotMounted
 
 
 class Storage:
-    """All of a cluster."""
+    """All storage of a cluster."""
 
     def __init__(self, folder: Path, exports: dict[str, Path]) -> None:
         self._folder = folder
@@ -18,7 +18,7 @@ class Storage:
         return _made(self._folder / "claims" / namespace / name)
 
     def nfs(self, server: str, path: str) -> Path:
-        """A folder of an export, or below one."""
+        """The folder of an export or of a path below it."""
         path = path.rstrip("/") or "/"
         for address, folder in self.exports.items():
             export_server, _, export = address.partition(":")

@@ -1,6 +1,6 @@
-"""The objects, their resource versions, and what changed since: the part of etcd.
+"""The objects, their resource versions and changes, as in etcd.
 
-A stored object is never changed in place: a change puts a new object.
+A stored object is never changed in place: a change stores a new object.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any
 Object = dict[str, Any]
 Address = tuple[str, str]  # namespace ("" for the cluster's), name
 
-#: Changes that are kept for watches; a watch that starts before them is told 410.
+#: Number of changes kept for watches; a watch that starts earlier gets 410.
 KEPT_CHANGES = 5_000
 
 
 @dataclass(frozen=True)
 class Change:
-    """One step of one object: `before` and `after` are None where there was, or is, none."""
+    """A change of one object. `before`: None for a new one; `after`: None for a deleted one."""
 
     revision: int
     key: str
     before: Object | None
     after: Object | None
-    #: The object as last seen: what a DELETED event carries has the resource version of the deletion.
+    #: The last version of the object; in a DELETED event it has the resource version of the deletion.
     last: Object
     _lines: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     def line(self, event: str) -> bytes:
-        """As a watch tells it; made once, however many watch."""
+        """Its watch event, encoded once for all watches."""
         if event not in self._lines:
             self._lines[event] = json.dumps({"type": event, "object": self.last}).encode() + b"\n"
         return self._lines[event]
@@ -43,7 +43,7 @@ class Store:
 
     def __init__(self, journal: Path | None = None) -> None:
         self.revision = 1000
-        #: Changes up to here are forgotten.
+        #: Changes up to this revision are forgotten.
         self.compacted = 1000
         self._objects: dict[str, dict[Address, Object]] = {}
         self._changes: deque[Change] = deque()
@@ -63,7 +63,7 @@ class Store:
         return self._objects.get(key, {}).get(address)
 
     def all(self, key: str, namespace: str | None = None) -> list[Object]:
-        """Those of one resource, in order of their addresses."""
+        """The objects of one resource, ordered by address."""
         held = self._objects.get(key, {})
         return [held[at] for at in sorted(held) if namespace is None or at[0] == namespace]
 
@@ -73,7 +73,7 @@ class Store:
                 yield key, obj
 
     def put(self, key: str, address: Address, obj: Object) -> Object:
-        """Stored under the next revision, which is written into it."""
+        """Store an object with the next revision."""
         before = self._objects.setdefault(key, {}).get(address)
         self.revision += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.revision)}}
@@ -89,12 +89,12 @@ class Store:
         return last
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """`listener` hears every change from now on; what is returned ends that."""
+        """Call `listener` for every change from now on; returns a function that unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def since(self, revision: int, key: str) -> list[Change]:
-        """Later changes; only for a revision that is not yet forgotten."""
+        """Changes after a revision, which must not be forgotten yet."""
         return [change for change in self._changes if change.revision > revision and change.key == key]
 
     def compact(self) -> None:
@@ -113,7 +113,7 @@ class Store:
             listener(change)
 
     def _replay(self, journal: Path) -> None:
-        """A half-written last line is what a server that was killed leaves."""
+        """Read the journal; a killed server may leave an incomplete last line."""
         if not journal.exists():
             return
         for line in journal.read_text(encoding="utf-8").splitlines():
@@ -130,7 +130,7 @@ class Store:
         self.compacted = self.revision
 
     def _rewrite(self, journal: Path) -> None:
-        """As short as what it holds."""
+        """Compact the journal."""
         fresh = journal.with_suffix(".new")
         with fresh.open("w", encoding="utf-8") as file:
             file.write(json.dumps([self.revision, "", "", "", None]) + "\n")

@@ -1,6 +1,6 @@
-"""What tests need of a cluster: a fake one, or with NNI_TEST_KUBECONFIG a namespace of a real one.
+"""Clusters for tests: a fake one, or with NNI_TEST_KUBECONFIG a namespace of a real one.
 
-On a real one, what only the fake offers is skipped, and says so.
+On a real cluster, tests that need features of the fake are skipped with a reason.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from tests.fakes.kubernetes.settings import Settings
 
 #: A kubeconfig with the right to create namespaces.
 REAL = "NNI_TEST_KUBECONFIG"
-#: Where tests put their objects: a namespace that each test has for itself, one after the other. Nothing else is there.
+#: Namespace of the tests' objects. One test at a time uses it, and it is empty at the start.
 NAMESPACE = f"tests-{uuid.uuid4().hex[:8]}"
-#: Of all containers: on a real cluster one with a shell and Python.
+#: Image of all containers; on a real cluster one with a shell and Python.
 IMAGE = os.environ.get("NNI_TEST_IMAGE", "python:3.12-slim")
-#: How much longer anything takes on a real cluster.
+#: Factor for durations on a real cluster.
 _SLOWER = 6.0
 _LOOK_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True)
 class TestCluster:
-    """Where a test may put its objects; all are gone afterwards."""
+    """The place for a test's objects, which are removed afterwards."""
 
     __test__ = False
 
     kubeconfig: Path
     namespace: str
-    #: None: a real one, which misbehaves as it likes.
+    #: Control of the fake's faults; None: a real cluster.
     server: Server | None
 
     @property
@@ -50,7 +50,7 @@ class TestCluster:
     @property
     def fake(self) -> Server:
         """Skips the test on a real cluster."""
-        self.needs_fake("a real cluster cannot be looked into or told to misbehave")
+        self.needs_fake("a real cluster has no control route for faults")
         assert self.server is not None
         return self.server
 
@@ -66,7 +66,7 @@ class TestCluster:
 
     @contextlib.asynccontextmanager
     async def client(self, kubeconfig: Path | None = None) -> AsyncIterator[client.ApiClient]:
-        """The official client, of the administrator or of whom the kubeconfig is."""
+        """The official client, of the administrator or of the kubeconfig's user."""
         configuration = client.Configuration()
         await config.load_kube_config(str(kubeconfig or self.kubeconfig), client_configuration=configuration)
         async with client.ApiClient(configuration) as api:
@@ -75,7 +75,7 @@ class TestCluster:
 
 @contextlib.asynccontextmanager
 async def cluster(folder: Path, **settings: Any) -> AsyncIterator[TestCluster]:
-    """Fake, with quick retries, or real."""
+    """A fake cluster with fast retries, or a real one."""
     if os.environ.get(REAL):
         async with _namespace(Path(os.environ[REAL])) as found:
             yield found
@@ -88,7 +88,7 @@ async def cluster(folder: Path, **settings: Any) -> AsyncIterator[TestCluster]:
 
 @contextlib.asynccontextmanager
 async def _namespace(kubeconfig: Path) -> AsyncIterator[TestCluster]:
-    """Its name is free again afterwards."""
+    """Delete a namespace and wait until its name is free."""
     found = TestCluster(kubeconfig, NAMESPACE, None)
     async with found.client() as api:
         core = client.CoreV1Api(api)
@@ -111,12 +111,12 @@ async def _is_gone(core: client.CoreV1Api) -> bool:
 
 
 def patience(seconds: float) -> float:
-    """Seconds that something may take which takes so long at most on the fake."""
+    """Maximum duration, given the maximum on the fake."""
     return seconds * (_SLOWER if os.environ.get(REAL) else 1.0)
 
 
 async def until(look: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
-    """The first answer that is neither None nor False. `seconds`: of the fake."""
+    """The first answer that is neither None nor False. `seconds`: limit on the fake."""
     async with asyncio.timeout(patience(seconds)):
         while True:
             found = await look()

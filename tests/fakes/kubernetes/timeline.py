@@ -1,4 +1,4 @@
-"""The time of each change of a job, for measurements of how soon it is known elsewhere."""
+"""The time of each change of a job, to measure the delay until others know it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.fakes.kubernetes.store import Change
 
 
 class Timeline:
-    """Listens to the store. Of custom resources: resource → name → word of the status → milliseconds since 1970."""
+    """Listens to the store. Custom resource → name → status → milliseconds since the epoch."""
 
     def __init__(self) -> None:
         self.moments: dict[str, dict[str, dict[str, float]]] = {}

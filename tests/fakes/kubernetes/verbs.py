@@ -1,4 +1,4 @@
-"""Create, read, update, patch and delete, with the rules of an API server; the controllers use the same."""
+"""Create, read, update, patch and delete, with the rules of an API server; controllers use them, too."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
 class Verbs:
-    """What can be done with objects."""
+    """Operations on objects."""
 
     def __init__(self, store: Store, kinds: Kinds) -> None:
         self.store, self.kinds = store, kinds
         #: "prune" as a real server, or "refuse": 422 on unknown fields.
         self.unknown_fields = "prune"
         self.webhooks = Webhooks()
-        #: Names of the events that were written: those that say the same are counted.
+        #: Names of written events; repeated ones are counted.
         self._told: dict[tuple[str, str, str, str], str] = {}
         #: Names of pruned fields, for the answer's warnings.
         self.warnings: list[str] = []
@@ -80,7 +80,7 @@ class Verbs:
         return made
 
     def _make_account(self, namespace: str) -> None:
-        """Which pods run as that name none: the service account controller makes it in every new namespace."""
+        """Create the default service account of a new namespace, like its controller."""
         accounts = self.kinds.by_key("serviceaccounts")
         assert accounts is not None
         self.create(
@@ -157,7 +157,7 @@ class Verbs:
         subresource: str,
         strict: bool,
     ) -> Object:
-        """Server-side apply, of one manager: fields that another manager set last are not looked after."""
+        """Server-side apply for one manager: fields of other managers are not tracked."""
         if body.get("metadata", {}).get("name", name) != name:
             raise refusals.bad_request("metadata.name does not match the name on the URL")
         if current is None:
@@ -168,7 +168,7 @@ class Verbs:
         return self.update(kind, namespace, name, merge(current, body), subresource, strict=strict)
 
     def set_status(self, kind: Kind, namespace: str, name: str, status: Object) -> Object | None:
-        """For controllers; None when the object is gone."""
+        """Update the status for a controller; None: the object does not exist."""
         current = self.find(kind, namespace, name)
         if current is None:
             return None
@@ -177,7 +177,7 @@ class Verbs:
     def delete(
         self, kind: Kind, namespace: str, name: str, options: dict[str, Any] | None = None
     ) -> tuple[Object, bool]:
-        """The object as it is now, and whether it is gone."""
+        """The current object, and whether it is deleted."""
         options = options or {}
         current = self.get(kind, namespace, name)
         self._require_preconditions(kind, current, options.get("preconditions") or {})
@@ -206,12 +206,12 @@ class Verbs:
         return (self.store.put(kind.key, (namespace, name), changed) if changed != current else current), False
 
     def remove_now(self, kind: Kind, namespace: str, name: str) -> None:
-        """Called by a kubelet, or at the end of a namespace."""
+        """Remove an object at once, for a kubelet or at the end of a namespace."""
         if self.find(kind, namespace, name) is not None:
             self.store.remove(kind.key, (namespace, name))
 
     def event(self, about: Object, reason: str, message: str, kind: str = "Normal", source: str = "kubelet") -> None:
-        """An Event about an object; the same again counts up."""
+        """Write an Event about an object; repeated ones are counted."""
         metadata = about["metadata"]
         namespace = metadata.get("namespace") or "default"
         same = (namespace, metadata["uid"], reason, message)
@@ -243,7 +243,7 @@ class Verbs:
         }
         try:
             self._told[same] = self.create(EVENTS, namespace, body)["metadata"]["name"]
-        except refusals.Refused as refused:  # the namespace is about to go
+        except refusals.Refused as refused:  # the namespace is being deleted
             log.info("event %s about %s was not written: %s", reason, metadata["name"], refused)
 
     def _read(self, kind: Kind, namespace: str, given: Object, strict: bool) -> Object:
@@ -343,7 +343,7 @@ class Verbs:
                 )
 
     def _grace(self, kind: Kind, current: Object, options: dict[str, Any]) -> int:
-        """Only a pod that was given to a node needs time to end."""
+        """The grace period of a pod; 0 if it has no node."""
         if kind.key != "pods" or not current["spec"].get("nodeName"):
             return 0
         if current.get("status", {}).get("phase") in ("Succeeded", "Failed"):

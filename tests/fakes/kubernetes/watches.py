@@ -1,4 +1,4 @@
-"""Watches: what changes from a resource version on, one JSON object a line."""
+"""Watches: changes after a resource version, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.fakes.kubernetes.store import Change, Object, Store
 
 
 class Watches:
-    """All that are open."""
+    """All open watches."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: set[asyncio.Queue[Change | None]] = set()
-        #: While this is set, changes are sent to no watch.
+        #: If set, watches get no changes.
         self.deaf = False
         #: Seconds between bookmarks, for watches that allow them.
         self.bookmark_every = 10.0
-        #: How many were ever opened, by resource.
+        #: Number of watches ever opened, by resource.
         self.opened: dict[str, int] = {}
 
     def _hear(self, change: Change, key: str, queue: asyncio.Queue[Change | None]) -> None:
@@ -33,14 +33,14 @@ class Watches:
             queue.put_nowait(change)
 
     def break_all(self) -> None:
-        """Every open watch ends now, in the middle."""
+        """Cut all open watches."""
         for queue in self._open:
             queue.put_nowait(None)
 
     async def answer(self, request: web.Request, target: Target, fault: Fault | None) -> web.StreamResponse:
         watch = _Watch(self._store, request, target)
         queue: asyncio.Queue[Change | None] = asyncio.Queue()
-        start = watch.start()  # may refuse, before anything is sent
+        start = watch.start()  # may refuse before anything is sent
         stop = self._store.listen(lambda change: self._hear(change, target.kind.key, queue))
         self._open.add(queue)
         self.opened[target.kind.key] = self.opened.get(target.kind.key, 0) + 1
@@ -80,7 +80,7 @@ class Watches:
 
 
 class _Watch:
-    """One of them: which objects, from when, for how long."""
+    """A watch: its objects, start and duration."""
 
     def __init__(self, store: Store, request: web.Request, target: Target) -> None:
         self._store, self._target = store, target
@@ -97,7 +97,7 @@ class _Watch:
         self.broken = False
 
     def start(self) -> list[bytes]:
-        """What is told at once."""
+        """The initial events."""
         if self._initial and not self._bookmarks:
             raise refusals.bad_request("allowWatchBookmarks is required when sendInitialEvents is set")
         if self._version in ("", "0") or self._initial:
@@ -126,10 +126,10 @@ class _Watch:
             try:
                 change = await asyncio.wait_for(queue.get(), every if self._bookmarks else None)
             except TimeoutError:
-                if queue.empty():  # else it would tell a later version than what it was told so far
+                if queue.empty():  # otherwise its version would be later than the sent events
                     yield self._bookmark()
                 continue
-            while True:  # all that waits, or a watch would fall behind a busy server
+            while True:  # send all pending events, or a watch would fall behind a busy server
                 if change is None:
                     self.broken = True
                     return
@@ -143,7 +143,7 @@ class _Watch:
         return self._store.all(self._target.kind.key, self._target.namespace or None)
 
     def _told(self, change: Change) -> bytes | None:
-        """Objects that begin or cease to fit are added or deleted, as far as this watch goes."""
+        """The event for this watch: objects that start or stop matching are added or deleted."""
         if self._target.namespace and change.last["metadata"].get("namespace") != self._target.namespace:
             return None
         did = change.before is not None and self._fits(change.before)

@@ -1,4 +1,4 @@
-"""Validating webhooks that were asked for: each denies every new object of a kind."""
+"""Validating webhooks on demand: each denies every new object of a kind."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tests.fakes.kubernetes.kinds import Kind
 
 
 class Webhooks:
-    """As a server tells of their denials, with the code that most of them give: 403."""
+    """Denials have the server's message format and the usual code 403."""
 
     def __init__(self) -> None:
-        #: Kind → the webhook's name and what it says.
+        #: Kind → the webhook's name and message.
         self._denials: dict[str, tuple[str, str]] = {}
 
     def deny(self, kind: Kind, name: str, message: str) -> None:
@@ -20,7 +20,7 @@ class Webhooks:
         self._denials.clear()
 
     def require_admitted(self, kind: Kind) -> None:
-        """For a new object."""
+        """Check a new object."""
         if (found := self._denials.get(kind.key)) is not None:
             name, message = found
             told = f'admission webhook "{name}" denied the request'

@@ -1,6 +1,6 @@
-"""A fake OpenPAI cluster, written from the service's sources; it shares nothing with the adapter.
+"""A fake OpenPAI cluster, written from the service's sources; it shares no code with the adapter.
 
-What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsoft/openpai-runtime 59ec6d1:
+Sources, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsoft/openpai-runtime 59ec6d1:
 
 - addresses and order of checks: `routes/`, `config/express.js`
 - limits: `config/rate-limit.js`, with the numbers of the deployment's `config/rest-server.yaml`
@@ -9,10 +9,10 @@ What it follows, at microsoft/pai a95d9420e (`src/rest-server/src`) and microsof
 - jobs, storage, retry policy, environment: `models/v2/job/k8s.js`, `runtime-env.js`, `models/v2/storage.js`
 - lists, details, states: `controllers/v2/job.js`, `models/v2/utils/frameworkConverter.js`
 - secrets in commands: `src/common/utils.py` of the runtime, by pystache, which escapes for HTML
-- process 1 and how codes are replaced: `src/runtime`, `src/runtime.d/runtime_entry.sh`, `user.sh`,
+- process 1 and replacement of codes: `src/runtime`, `src/runtime.d/runtime_entry.sh`, `user.sh`,
   `go/pkg/aggregator/error_aggregator.go`, and `src/k8s-job-exit-spec/config/k8s-job-exit-spec.yaml`
-- the cluster's own storages (NFS alone): `models/v2/storage.js`
-- what a container may mount by itself: `generateTaskRole` of `models/v2/job/k8s.js`; `own_mounts` says more
+- the cluster's own storages (only NFS): `models/v2/storage.js`
+- mounts by containers: `generateTaskRole` of `models/v2/job/k8s.js`; see `own_mounts`
 
 Guesses, as their sources are elsewhere or say nothing:
 

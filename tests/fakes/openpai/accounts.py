@@ -1,4 +1,4 @@
-"""Users and their tokens, and what a request is allowed by them."""
+"""Users, their tokens, and the rights of requests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 from tests.fakes.openpai.protocol import Refused
 
-#: What a user may use where nothing else is said.
+#: Default clusters of a user.
 CLUSTERS = ("default",)
 
 
 class Accounts:
-    """Name → `tokens`, `password`, and, optionally, `clusters`, `storages`. Outlive a restart."""
+    """Name → `tokens`, `password`, and optionally `clusters`, `storages`. Persistent."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "users.json"
@@ -28,7 +28,7 @@ class Accounts:
             self.users = json.loads(self._file.read_text())
 
     def replace(self, users: Mapping[str, Mapping[str, Any]]) -> None:
-        """Tokens that were given at a login end with it."""
+        """Revoke tokens from logins."""
         self.users = {name: {"tokens": [], "password": "", **user} for name, user in users.items()}
         self._save()
 
@@ -38,7 +38,7 @@ class Accounts:
             raise _unauthorized("Guest is not allowed to do this operation.")
         scheme, _, credentials = authorization.partition(" ")
         token = credentials if scheme.lower() == "bearer" else ""
-        if scheme.lower() == "basic":  # of a user and an application's token
+        if scheme.lower() == "basic":  # user and application token
             try:
                 token = base64.b64decode(credentials).decode().partition(":")[2]
             except (binascii.Error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Jobs as the server shows them."""
+"""Jobs in the server's answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def summary(job: Job) -> dict[str, Any]:
 
 
 def detail(job: Job) -> dict[str, Any]:
-    """With the last attempt."""
+    """A job with its last attempt."""
     listed, code = summary(job), job.code
     same = (
         "executionType",
@@ -130,7 +130,7 @@ def virtual_cluster(config: dict[str, Any]) -> str:
 
 
 def clusters(names: tuple[str, ...]) -> dict[str, Any]:
-    """Of the list of virtual clusters."""
+    """An entry of the list of virtual clusters."""
     nothing = {"cpu": 0, "memory": 0, "gpu": 0}
     much = {"cpu": 64, "memory": 262144, "gpu": 16}
     one = {
@@ -146,6 +146,6 @@ def clusters(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def volume(storage: Storage) -> dict[str, Any]:
-    """What the detail of a storage has more than its entry in the list."""
+    """Additional fields in the details of a storage."""
     data = {"server": storage.server, "path": storage.path} if storage.server else {}
     return {"type": "nfs", "data": data, "readOnly": storage.readOnly}

@@ -1,4 +1,4 @@
-"""A user of the fake cluster: calls as a program makes them."""
+"""A user of the fake cluster, with the calls of a program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import until
 
 
 class Client:
-    """`storage`: of this machine; jobs see it at /mnt/nfs."""
+    """`storage`: a local folder; jobs see it at /mnt/nfs."""
 
     def __init__(self, fake: FakeProcess, storage: Path) -> None:
         self.fake, self.storage = fake, storage
@@ -57,7 +57,7 @@ class Client:
 
 
 def of_a_new_cluster(fake: FakeProcess, storage: Path) -> Client:
-    """`storage`: is made."""
+    """Set up a client; creates the folder `storage`."""
     storage.mkdir()
     users = {"alice": {"tokens": ["t0ken"], "password": "passw0rd"}, "bob": {"tokens": ["b0b"]}}
     storages = {"nfs": str(storage), "private": {"folder": str(storage), "share": False}}

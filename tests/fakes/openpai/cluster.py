@@ -1,4 +1,4 @@
-"""Jobs and their lives: attempts, tasks, stops, and what is started again."""
+"""Life cycle of jobs: attempts, tasks, stops and restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REQUESTED, PREPARING, RUNNING, DELETING, COMPLETED = (
 
 @dataclass(slots=True)
 class Task:
-    """`code`: as the cluster has it, None until its container ended. `said`: by the runtime."""
+    """`code`: the cluster's exit code, None until its container has ended. `said`: message of the runtime."""
 
     role: str
     index: int
@@ -50,10 +50,10 @@ class Job:
     completed_ms: int | None = None
     code: int | None = None
     said: dict[str, Any] | None = None
-    #: When what still runs is killed.
+    #: Time at which remaining tasks are killed.
     kill_ms: int | None = None
     is_begun: bool = False
-    #: What a test says that it is.
+    #: State set by a test.
     forced_state: str = ""
     forced_sub_state: str = ""
     tasks: list[Task] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Job:
 
     @property
     def progress(self) -> object:
-        """Differs when something has happened."""
+        """A value that changes with each change of the job."""
         return self.sub_state, self.code, self.attempt, [task.code for task in self.tasks]
 
     @property
@@ -93,9 +93,9 @@ def shown_state(sub_state: str, code: int | None) -> str:
 
 
 class Cluster:
-    """`folder`: outlives a restart. `hold`: jobs wait until they are begun. `pretended_s`: they have no containers.
+    """`folder`: persistent state. `hold`: jobs wait until started. `pretended_s`: simulated jobs without containers.
 
-    `image_packages`, `may_mount`, `may_install`: of `Image`, for containers that begin from now on. `mount_fault`: of
+    `image_packages`, `may_mount`, `may_install`: of `Image`, for containers that start from now on. `mount_fault`: of
     `Network`.
     """
 
@@ -134,13 +134,13 @@ class Cluster:
         return job
 
     def stop(self, job: Job) -> None:
-        """As a user's request does: what has ended stays as it is."""
+        """Stop a job, like a user's request; ended jobs are unchanged."""
         if job.code is None:
             self._complete(job, exits.STOPPED, None)
             self._save(job)
 
     def end(self, job: Job, code: int) -> None:
-        """As the cluster's own trouble does."""
+        """Lose a job's node, like a fault of the cluster."""
         self.destroy(job)
         for task in job.tasks:
             task.code = code
@@ -152,7 +152,7 @@ class Cluster:
             sandbox.destroy(self._container(job, task))
 
     def remove(self, job: Job) -> None:
-        """The cluster forgets it."""
+        """Remove a job from the cluster."""
         self.destroy(job)
         del self.jobs[job.user, job.name]
         self._file(job).unlink()
@@ -204,7 +204,7 @@ class Cluster:
                 task.code, task.said = end
 
     def _deciding(self, job: Job, role: str) -> list[Task]:
-        """The task with which its role's completion policy is fulfilled. Failures come first."""
+        """The task that fulfils its role's completion policy. Failures come first."""
         tasks = [task for task in job.tasks if task.role == role]
         wanted = job.config["taskRoles"][role].get("completion") or {}
         failed = [task for task in tasks if task.code]
@@ -215,7 +215,7 @@ class Cluster:
         return succeeded[-1:] if 0 < enough <= len(succeeded) else []
 
     def _complete(self, job: Job, code: int, said: dict[str, Any] | None) -> None:
-        """The attempt's end is decided; what still runs is asked to end, and has its grace."""
+        """Decide the attempt's end; remaining tasks get SIGTERM and their grace period."""
         job.code, job.said, job.sub_state = code, said, DELETING
         job.kill_ms = self.now_ms + int(self.grace_s * 1000)
         for task in job.tasks:

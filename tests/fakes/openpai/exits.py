@@ -1,6 +1,6 @@
-"""What the service makes of exit codes: the runtime replaces them, the exit spec says what follows.
+"""Exit codes: the runtime replaces them, and the exit spec decides about retries.
 
-The table holds what the service decides by; the spec has more words on each code.
+The table contains the decisive fields; the real spec describes each code in more detail.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 NEVER, ALWAYS, TO_MAX = "NEVER_RETRY", "ALWAYS_RETRY", "RETRY_TO_MAX"
 USER, PLATFORM, UNKNOWN, STOP = "USER_FAILURE", "PLATFORM_FAILURE", "UNKNOWN_FAILURE", "USER_STOP"
-#: Of a stop that a user asked for, and of tasks that end because their job has.
+#: Codes of a stop by a user, and of tasks that end with their job.
 STOPPED, COMPLETED = -210, -220
-#: What the runtime says of a code that no pattern has.
+#: Message of the runtime for an unknown code.
 NO_PATTERN = 255
 _BEHAVIOR = {NEVER: "PERMANENT", ALWAYS: "TRANSIENT", TO_MAX: "UNKNOWN"}
 _TAIL_LINES = 15
@@ -21,7 +21,7 @@ _TAIL_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class ExitSpec:
-    """`codes`, `log`: what the runtime recognises it by; a `log` alone goes by what the user's command printed."""
+    """`codes`, `log`: patterns of the runtime; a `log` without codes matches the output of the user's command."""
 
     code: int
     phrase: str
@@ -63,7 +63,7 @@ _SPECS = (
     ExitSpec(-1100, "CreateFrameworkPermanentFailed", USER, NEVER, "PAI_DB_CONTROLLER"),
     ExitSpec(-1200, "UserContainerDockerOOMKilled", USER, NEVER, "PAI_DOCKER"),
     ExitSpec(-1201, "ContainerDockerCreationError", UNKNOWN, TO_MAX, "PAI_DOCKER"),
-    # Signals: those that a node or an administrator sends are the platform's
+    # Signals: those from a node or an administrator count as platform failures
     ExitSpec(130, "ContainerSigIntReceived", PLATFORM, ALWAYS, codes=(130,)),
     ExitSpec(131, "ContainerSigQuitReceived", PLATFORM, ALWAYS, codes=(131,)),
     ExitSpec(132, "ContainerSigIllReceived", USER, NEVER, codes=(132,)),
@@ -74,13 +74,13 @@ _SPECS = (
     ExitSpec(139, "ContainerSigSegvReceived", UNKNOWN, TO_MAX, codes=(139,)),
     ExitSpec(141, "ContainerSigPipeReceived", USER, NEVER, codes=(141,)),
     ExitSpec(143, "ContainerSigTermReceived", PLATFORM, ALWAYS, codes=(143,)),
-    # What the user's command printed
+    # Output of the user's command
     ExitSpec(220, "UserCommandExitWithError", USER, NEVER, codes=(127,), log=r"(?i)command not found"),
     ExitSpec(221, "ContainerTensorflowOOMKilled", USER, NEVER, log=r"(?i)ran out of memory trying to allocate"),
     ExitSpec(222, "ContainerMPISegvFault", USER, NEVER, log=r"(?mi)Signal code: Address not mapped.*"),
     ExitSpec(223, "ContainerCudaUncorrectableECCError", PLATFORM, ALWAYS, log=r"(?mi)CUDA_ERROR_ECC_UNCORRECTABLE.*"),
     ExitSpec(224, "ContainerCudaVersionMismatch", USER, NEVER, log=r"(?i)cuda driver version is insufficient for"),
-    # as it stands in the spec: its parentheses are a group, so that no text of CUDA itself matches
+    # as in the spec: its parentheses form a group, so CUDA's own text does not match
     ExitSpec(226, "ContainerCudaOOMKilled", USER, NEVER, log=r"(?i)cuda runtime error (2) : out of memory"),
     ExitSpec(228, "ContainerIncorrectParameterError", USER, NEVER, log=r"(?i)unknown option|invalid argument:"),
     ExitSpec(
@@ -114,9 +114,9 @@ def spec_of(code: int) -> ExitSpec:
 
 
 def replaced(code: int, log: str) -> tuple[int, dict[str, Any] | None]:
-    """The container's code for the user's, and what the runtime says of it; None after success.
+    """The container's code for the user's code, and the runtime's message; None after success.
 
-    The first spec of which all patterns fit; where none does, 255, whatever the code was. `log`: what was printed.
+    The first spec whose patterns all match; without a match 255 for any code. `log`: output of the command.
     """
     if code == 0:
         return 0, None

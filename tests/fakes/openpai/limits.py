@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Of the deployment: kind of call → calls, window in seconds.
+#: Limits of the deployment: kind of call → number of calls, window in seconds.
 DEPLOYED = {"all": (600, 60), "list": (120, 60), "submit": (3600, 3600)}
 
 
@@ -17,7 +17,7 @@ class Limits:
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
     def refuses(self, kind: str, caller: str) -> float:
-        """Seconds to wait, the length of the window, where this call exceeds the limit; else 0."""
+        """Seconds to wait (the length of the window) if this call exceeds the limit; else 0."""
         most, window_s = self.windows[kind]
         began, count = self._counts.get((kind, caller), (self._now(), 0))
         if self._now() - began >= window_s:

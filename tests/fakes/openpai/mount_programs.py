@@ -1,7 +1,7 @@
-"""Run in a container, as `mount.nfs`, `mount.nfs4` or `blobfuse2`: shows a folder of the network at a mount point.
+"""`mount.nfs`, `mount.nfs4` and `blobfuse2` in a container: mount a folder of the simulated network.
 
-It stands in `/sbin` of images that have the program; nothing of the tests is there but this text. What it says and its
-codes are those of the programs of these names, from nfs-utils (`utils/mount`) and azure-storage-fuse (`cmd`).
+Installed in `/sbin` of images with the program; it is the only file of the tests there. Messages and exit codes are
+those of the real programs in nfs-utils (`utils/mount`) and azure-storage-fuse (`cmd`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def blobfuse(name: str, words: list[str]) -> None:
 
 
 def _config(words: list[str]) -> dict[str, str]:
-    """Of a config file, YAML or JSON, or of the program's variables."""
+    """Settings from a config file, YAML or JSON, or from the program's variables."""
     text, rest = "", iter(words)
     for word in rest:
         if word.startswith("--config-file"):
@@ -93,9 +93,9 @@ def _network() -> dict[str, dict[str, dict[str, str] | str]]:
 
 
 def _fault() -> str:
-    """What the network does wrong now. Of a server that does not answer: what it does when it answers again."""
+    """The current network fault. While the server does not answer, waits and returns the state afterwards."""
     while (fault := _read(f"{_TOLD}/fault")) == "hang":
-        _read(f"{_TOLD}/again")  # a pipe that is opened for writing when the fault is over
+        _read(f"{_TOLD}/again")  # a pipe that is opened for writing when the fault ends
     return fault
 
 

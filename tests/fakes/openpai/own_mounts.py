@@ -1,21 +1,21 @@
-"""What containers can mount by themselves: NFS exports and Azure's blob containers of a network that tests make up.
+"""Mounts by containers themselves: NFS exports and Azure blob containers of a simulated network.
 
-Each is a folder of this machine. A container that has the programs and the right binds it to a mount point, in its own
-mount namespace: nothing else sees the mount, and it is gone with the container.
+Each is a local folder. A container with the programs and the right binds it to a mount point in its mount namespace.
+The mount is visible only there, and ends with the container.
 
-What it follows, at microsoft/pai a95d9420e, the same at v1.8.0:
+Sources, at microsoft/pai a95d9420e, the same at v1.8.0:
 
 - `src/rest-server/src/models/v2/job/k8s.js`, `generateTaskRole`: the container `app` gets SYS_ADMIN, IPC_LOCK and
   DAC_READ_SEARCH, loses MKNOD, and is not privileged; AppArmor is off; it has the image's user, the node's network, and
   one `github.com/fuse`, which is `/dev/fuse` by `src/device-plugin/deploy/device-plugin.yaml`. No job can change that.
 - `examples/mnist_500_tasks/yaml/CPU_500Task_MNIST.yaml`: a job installs `nfs-common`, then `mount -t nfs4`.
-- microsoft/openpai-runtime 59ec6d1, `src/plugins/teamwise_storage/init.py`: the plug-in mounts nothing any more;
-  the server makes `extras.storages` of it.
+- microsoft/openpai-runtime 59ec6d1, `src/plugins/teamwise_storage/init.py`: the plug-in no longer mounts;
+  the server converts it to `extras.storages`.
 - nfs-utils (stefanha/nfs-utils, `utils/mount`: `mount.c` at 00511ee5, `error.c` at 12544486, `stropts.c`), and
-  Azure/azure-storage-fuse 0074bc92, `cmd/mount.go`: what their programs say.
+  Azure/azure-storage-fuse 0074bc92, `cmd/mount.go`: messages of their programs.
 
-What is guessed of this stands in the head of the fake. Not as on a cluster: a mount is a bind, so a line of `mountinfo`
-has neither `nfs` or `fuse` nor the server's name.
+The guesses are listed in `__init__.py`. Difference from a cluster: a mount is a bind, so its line of `mountinfo`
+contains neither `nfs` or `fuse` nor the server's name.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from tests.fakes import own_root
 from tests.fakes.openpai import packages
 from tests.fakes.own_root import Step
 
-#: Those of a container engine, and what the server adds and drops.
+#: Default capabilities of a container engine, with the server's additions and removals.
 _CAPABILITIES = (
     *("chown", "dac_override", "fsetid", "fowner", "net_raw", "setgid", "setuid", "setfcap", "setpcap"),
     *("net_bind_service", "sys_chroot", "kill", "audit_write", "ipc_lock", "dac_read_search"),
 )
 _INSIDE = "/run/cluster"
 _SBIN = os.path.realpath("/usr/sbin")
-#: What each package of an image brings.
+#: Programs of each package.
 _PROGRAMS = {"nfs-common": ("mount.nfs", "mount.nfs4"), "blobfuse2": ("blobfuse2",)}
 _OUR_PROGRAM = Path(__file__).with_name("mount_programs.py")
-#: The kernels of all nodes have NFS: without the helper they refuse the options. The kernel of this machine may not.
+#: Kernels of nodes support NFS: without the helper they refuse the options. This machine's kernel may lack NFS.
 _MOUNT = f"""\
 #!/bin/sh
 kind= before= last=
@@ -72,7 +72,7 @@ exec {_INSIDE}/mount "$@"
 class Network:
     """`exports`: "SERVER:/PATH" → folder. `blobs`: "ACCOUNT/CONTAINER" → `folder`, `key`.
 
-    `told`: folder that containers see, where the fault of the moment is.
+    `told`: folder with the current fault, visible in containers.
     """
 
     told: Path
@@ -80,14 +80,14 @@ class Network:
     blobs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def tell(self, fault: str) -> None:
-        """`fault`: "", "hang" or "denied", of all mounts from now on, and of those that hang."""
+        """Set the fault ("", "hang" or "denied") of future and hanging mounts."""
         self.told.mkdir(parents=True, exist_ok=True)
         again = self.told / "again"
         if fault == "hang" and not again.is_fifo():
             again.unlink(missing_ok=True)
             os.mkfifo(again)
         self._write("fault", fault)
-        if fault != "hang":  # those that wait find a writer; those that come to wait find a file
+        if fault != "hang":  # waiting mounts get a writer; later ones find a file
             waited_for = os.open(again, os.O_RDWR) if again.is_fifo() else None
             self._write("again", "")
             if waited_for is not None:
@@ -100,7 +100,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`packages`: those of `nfs-common` and `blobfuse2` that it has. `may_mount`: the cluster gives SYS_ADMIN.
+    """`packages`: which of `nfs-common` and `blobfuse2` it has. `may_mount`: the cluster grants SYS_ADMIN.
 
     `may_install`: `apt-get` reaches its servers.
     """
@@ -130,8 +130,10 @@ def files(image: Image, network: Network) -> dict[str, str]:
 
 
 def steps(folder: Path, shared: Path, image: Image, network: Network) -> Iterator[Step]:
-    """What a root gets before `files`. `folder`: for the container's own `/sbin`; `shared`: for that of images to which
-    nothing can be added, which nobody writes to."""
+    """Steps of a root before `files`.
+
+    `folder`: for the container's own `/sbin`; `shared`: for the read-only `/sbin` of images without installation.
+    """
     yield "read", _real_mount(), f"{_INSIDE}/mount"
     yield "read", _SBIN, f"{_INSIDE}/sbin"
     if image.packages == Image().packages:
@@ -152,21 +154,21 @@ def _real_mount() -> str:
 
 
 def _made_once(folder: Path, image: Image) -> Path:
-    """Hundreds of links take longer than all else of a container."""
+    """Shared folder of links: creating hundreds of links takes most of the time of a container start."""
     if not folder.exists():
         _sbin(folder.with_name(f"{folder.name}.new"), image).replace(folder)
     return folder
 
 
 def _sbin(folder: Path, image: Image) -> Path:
-    """Links to the machine's programs, without those of packages that an image has or has not."""
+    """Links to the machine's programs, except those of the optional packages."""
     folder.mkdir(parents=True, exist_ok=True)
     ours: set[str] = {program for programs in _PROGRAMS.values() for program in programs}
     for one in Path(_SBIN).iterdir():
         if one.name not in ours:
             _link(folder / one.name, os.readlink(one) if one.is_symlink() else f"{_INSIDE}/sbin/{one.name}")
     if not (folder / "apt-get").is_symlink():
-        (folder / "apt-get").touch()  # to be covered, where the machine has none
+        (folder / "apt-get").touch()  # a file to cover, if the machine has no apt-get
     for package in image.packages:
         for program in _PROGRAMS[package]:
             (folder / program).write_text(_program())

@@ -1,7 +1,7 @@
-"""`apt-get` of an image, which installs NFS's client and nothing else: jobs of the service do that before they mount.
+"""`apt-get` of an image, which installs only the NFS client; jobs of the service do that before they mount.
 
-As in most images there are no lists of packages before `apt-get update`, and there is no terminal to answer questions.
-What it says is Debian's; the names of its servers are made up.
+As in most images, package lists are missing before `apt-get update`, and without a terminal questions cannot be
+answered. Its messages are Debian's; the names of its servers are invented.
 """
 
 from __future__ import annotations
@@ -55,6 +55,6 @@ esac
 
 
 def files(programs: dict[str, str]) -> dict[str, str]:
-    """Path inside → text. `programs`: name → text, of the package; none: the servers of packages cannot be reached."""
+    """Path inside → text. `programs`: name → text of the package's programs; empty: package servers are unreachable."""
     place = shutil.which("apt-get", path=own_root.PROGRAMS) or "/usr/sbin/apt-get"
     return {place: _APT_GET, **{f"{_PACKAGES}/{name}": text for name, text in programs.items()}}

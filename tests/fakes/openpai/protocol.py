@@ -1,4 +1,4 @@
-"""Job configs: what is refused, and what the server makes of one."""
+"""Job configs: validation, and conversion by the server."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FIELDS = ("script", "output", "data", "dockerImage")
 _TAG = re.compile(r"<%\s*(.*?)\s*%>", re.S)
 
 
-#: libyaml where PyYAML was built with it, ten times as fast.
+#: libyaml if PyYAML was built with it, which is ten times as fast.
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Refused(Exception):
-    """`status`, `code`: of the answer."""
+    """A request that is answered with an error. `status`, `code`: of the answer."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 def parsed(text: object) -> dict[str, Any]:
-    """A job as it was submitted. Refused by the server's own rules, and by its schema where that is at hand."""
+    """Parse a submitted job; refused by the server's rules, and by its schema if available."""
     try:
         job = yaml.load(str(text), LOADER)
     except yaml.YAMLError as error:
@@ -80,7 +80,7 @@ def _invalid(message: str) -> Refused:
 
 
 def commands(job: Mapping[str, Any], role: str) -> str:
-    """What its tasks run: trimmed, joined with newlines, with the values of parameters; secrets last, at the node."""
+    """Commands of its tasks: trimmed, joined with newlines, with parameter values; secrets are inserted on the node."""
     entry = job["taskRoles"][role]
     lines = [str(command).strip() for command in entry["commands"]]
     found = {one["name"]: one for one in job.get("prerequisites", [])}
@@ -91,8 +91,10 @@ def commands(job: Mapping[str, Any], role: str) -> str:
 
 
 def rendered(text: str, values: Mapping[str, Any], *, keeps_unknown: bool) -> str:
-    """With what stands between `<%` and `%>` looked up; at the node, where nothing unknown is kept, by a program that
-    takes all for text of a page."""
+    """Replace expressions between `<%` and `%>`.
+
+    On the node, unknown expressions are removed, and values are escaped as HTML.
+    """
 
     def value(tag: re.Match[str]) -> str:
         found: Any = values
@@ -107,8 +109,8 @@ def rendered(text: str, values: Mapping[str, Any], *, keeps_unknown: bool) -> st
 
 
 def masked(text: str) -> str:
-    """As it is kept for reading: all from a line `secrets:` to the next line that begins with a letter is replaced.
+    """The stored text: everything from a line `secrets:` to the next line that starts with a letter is replaced.
 
-    That is a search in the text: a config with its top level in braces is left as it is.
+    This is a text search: a config with its top level in braces is unchanged.
     """
     return re.sub(r"(?ms)^secrets:.*?(?=^\w)", 'secrets: "******"\n', f"{text}\nZ")[:-2]

@@ -1,4 +1,4 @@
-"""The container of one task: what it finds there, and what is its process 1."""
+"""The container of one task: contents and process 1."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.fakes.openpai.own_mounts import Image, Network
 from tests.fakes.sandbox import Container, Mount
 
 _HOME = "/usr/local/pai"
-#: Process 1: bash that waits for the next one, without a trap and without `exec`.
+#: Process 1: bash without a trap and without `exec`, which waits for its child.
 _RUNTIME = f"""\
 #!/bin/bash
 set -o errexit -o nounset -o pipefail
 export PAI_WORK_DIR="$(pwd)"
 {_HOME}/runtime.d/runtime_entry.sh
 """
-#: The command's output goes through pipes to logs; after a success its end is the pipe's, else the command's.
+#: The command's output goes through pipes to logs. After a success it ends with the pipes, else with the command.
 _ENTRY = f"""\
 #!/bin/bash
 set -o errexit -o nounset -o pipefail
@@ -44,20 +44,22 @@ _USER = "#!/bin/bash\nset -o errexit\nset -o nounset\nset -o pipefail\n\n# the j
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """`folder`: of this machine. Not `share`: each user has a folder of their own, and sees nothing else."""
+    """`folder`: a local folder. Without `share`, each user has a separate folder."""
 
     folder: str
     share: bool = True
     readOnly: bool = False
-    #: What the cluster itself mounts, where it is NFS.
+    #: Mount of the cluster, if the storage is NFS.
     server: str = ""
     path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What containers find around them. `storages`: what the cluster mounts for them; `shared`: folder for what several
-    have alike; the others: what they mount."""
+    """Environment of containers.
+
+    `storages`: mounts of the cluster; `shared`: folder for files shared by containers; others: mounts by containers.
+    """
 
     storages: Mapping[str, Storage]
     network: Network
@@ -84,7 +86,7 @@ def start(folder: Path, user: str, job: Mapping[str, Any], role: str, index: int
 
 
 def ended(folder: Path) -> tuple[int, dict[str, Any] | None] | None:
-    """Its exit code as the cluster has it, and what the runtime says; None while it runs."""
+    """The cluster's exit code and the runtime's message; None while it runs."""
     code = sandbox.exit_code(folder)
     if code is None:
         return None

@@ -1,4 +1,4 @@
-"""The REST server behind its gateway, and its misbehaviour."""
+"""The REST server behind its gateway, with faults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_LISTED, _LISTED = 50_000, 5_000
 
 
 class Faults(web.Faults):
-    """`quota`: most jobs that are not over. `refuse_calls`: number of calls to refuse."""
+    """`quota`: maximum number of unfinished jobs. `refuse_calls`: number of calls to refuse."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Faults(web.Faults):
 
 
 class RestServer(FakeService):
-    """`folder`: what outlives a restart. `now`: seconds since the epoch."""
+    """`folder`: persistent state. `now`: seconds since the epoch."""
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
         self._folder, self._now = folder, now
@@ -76,7 +76,7 @@ class RestServer(FakeService):
         network.exports |= {f"{one.server}:{one.path}": one.folder for one in nfs}
 
     def _reset(self, told: Mapping[str, Any]) -> None:
-        """A new cluster; nothing of the old one runs."""
+        """Replace the cluster; nothing of the old one runs."""
         for job in self.cluster.jobs.values():
             self.cluster.destroy(job)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -187,7 +187,7 @@ class RestServer(FakeService):
         match request.method, rest:
             case "GET", [] | ["attempts", _]:
                 return JSONResponse(answers.detail(job))
-            case "GET", ["config"]:  # JSON, whatever its type says
+            case "GET", ["config"]:  # JSON, regardless of its content type
                 return Response(JSONResponse(yaml.load(job.text, protocol.LOADER)).body, media_type="text/yaml")
             case "PUT", ["executionType"]:
                 return self._execute(user, job, str((await request.json()).get("value")))
@@ -220,7 +220,7 @@ class RestServer(FakeService):
         return {"totalCount": len(found), "data": page} if query.get("withTotalCount") == "true" else page
 
     def _submit(self, user: str, text: str, kind: str) -> Response:
-        """Checked in the server's order. Only text is a job; JSON by its content type is not."""
+        """Validate in the server's order. Only a text body is a job; content type JSON is refused."""
         config = protocol.parsed(text if kind.startswith("text/") else "[object Object]")
         name = config["name"]
         if (user, name) in self.cluster.jobs:

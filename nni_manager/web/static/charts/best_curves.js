@@ -1,4 +1,4 @@
-// The best so far of several experiments, as steps: by number of trial, by time since the first, or by the clock.
+// The best so far of several experiments, as steps: by trial number, by time since the first trial, or by clock time.
 
 import { ask } from "./asking.js";
 import { colours, onTheme } from "./colours.js";
@@ -57,7 +57,7 @@ async function curveOf(figure, { id, name }, x) {
   return { id, name, direction, ...steps(best, points) };
 }
 
-// The last step goes on to the last trial that has a result.
+// The last step extends to the last trial with a result.
 function steps(best, points) {
   const [x, y, numbers] = [[...best.x], [...best.value], [...best.number]];
   const end = points.x.reduce((most, at) => (finite(at) && at > most ? at : most), -Infinity);
@@ -107,7 +107,7 @@ function trace({ id, name, x, y }, index, scale) {
   };
 }
 
-// The steps that log axes have no place for.
+// Number of steps that log axes cannot show.
 function hidden(curves, state) {
   const log = { x: isLog(state, "logx"), y: isLog(state, "logy") };
   const of = ({ x, y }) => y.filter((value, at) => (log.y && hasNoPlace(value)) || (log.x && hasNoPlace(x[at]))).length;

@@ -1,4 +1,4 @@
-// The life of a chart: it asks, draws what is answered, and draws again when filters, theme or revision change.
+// Life cycle of a chart: it asks, draws the answer, and draws again when filters, theme or revision change.
 
 import { onTheme } from "./colours.js";
 import { Feed } from "./feed.js";
@@ -7,12 +7,13 @@ import { Frame } from "./frame.js";
 import { switches } from "./log_axes.js";
 import { release } from "./plot.js";
 
-// What all charts of the page share; every filter by parameter, metric or status is among it.
+// Settings that all charts of the page share, including every filter by parameter, metric or status.
 const SHARED = new Set(["status", "q", "failure", "key", "direction", "top", "clip", "selected", "x"]);
 
-// `chart`: {question, extra(state) → what only this chart asks, local: names in the state that change only how it is
-// drawn, axes: {x and y: name in the state of what makes that axis logarithmic}, empty(answer) → why there is nothing to draw or "", draw(answer, within) → what `Frame.show` takes}.
-// `within`: {figure, frame, state, key: that of the results in the last answer}.
+// `chart`: {question; extra(state) → further parameters of the question; local: names in the state that change only the
+// drawing; axes: {x and y: name in the state that makes the axis logarithmic}; empty(answer) → why nothing can be drawn,
+// or ""; draw(answer, within) → argument of `Frame.show`}.
+// `within`: {figure, frame, state, key: result key of the last answer}.
 export function run(figure, state, chart, frame = new Frame(figure)) {
   const within = { figure, frame, state };
   let last = null;
@@ -36,7 +37,7 @@ export function run(figure, state, chart, frame = new Frame(figure)) {
     fail: (sentence) => (last ? frame.warn : frame.say).call(frame, `This chart is not up to date: ${sentence}`),
   });
   const ends = [() => feed.end(), () => release(frame.body)];
-  // A drawer's figure goes with its trial; what has listened for it goes with the next change.
+  // A figure in the drawer is removed with its trial. Its listeners are removed at the next change.
   const isGone = () => {
     if (!figure.isConnected) for (const end of ends.splice(0)) end();
     return !figure.isConnected;
@@ -55,7 +56,7 @@ export function run(figure, state, chart, frame = new Frame(figure)) {
   return { refresh: () => feed.refresh(), render };
 }
 
-// The query string: the page's filters, then what the chart adds.
+// The query string: the page's filters, then the chart's own parameters.
 export function asked(state, extra = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of entriesOf(state)) if (SHARED.has(name) || isRange(name)) query.append(name, value);
@@ -72,17 +73,16 @@ export function entriesOf(state) {
   return [...(all[Symbol.iterator] ? all : Object.entries(all))];
 }
 
-// Why a chart has nothing to draw. `what`: "result" or the like; `of`: how many trials there are; `begins`: with what the
-// chart begins.
+// Why a chart is empty. `what`: such as "result"; `of`: number of trials; `begins`: a sentence about when the chart starts.
 export function without(what, of, begins) {
-  return of ? `No trial has ${/^[aeiou]/.test(what) ? "an" : "a"} ${what}.` : `No ${what} yet: ${begins}.`;
+  return of ? `No trial has ${/^[aeiou]/.test(what) ? "an" : "a"} ${what}.` : `No ${what} yet. ${begins}.`;
 }
 
-// "showing 5,000 of 83,412 trials · 3 results are no numbers · 4 outliers hidden"
+// "showing 5,000 of 83,412 trials · 3 without a numeric result · 4 outliers hidden"
 function counted({ shown, of, notNumbers, clipped }) {
   const parts = [];
   if (shown !== undefined) parts.push(`showing ${count(shown)} of ${many(of ?? shown, "trial")}`);
-  if (notNumbers) parts.push(`${count(notNumbers)} without a number as result`);
+  if (notNumbers) parts.push(`${count(notNumbers)} without a numeric result`);
   if (clipped) parts.push(`${many(clipped, "outlier")} hidden`);
   return parts.join(" · ");
 }

@@ -2,7 +2,7 @@
 
 import { part } from "./frame.js";
 
-// `fixed`: options that are always there, {value: words}. `changed(value)` is called when the reader chooses.
+// `fixed`: permanent options, {value: text}. `changed(value)`: called when the reader selects an option.
 export function choosing(figure, text, fixed, changed) {
   const bar = part(figure, "div", "chart-choices");
   figure.querySelector("figcaption").after(bar);
@@ -15,7 +15,7 @@ export function choosing(figure, text, fixed, changed) {
   return { control, offer: (names, value) => offer(control, fixed, names, value) };
 }
 
-// Names once offered stay: an answer about one parameter does not take the others away.
+// Options are never removed: an answer about one parameter does not contain the others.
 function offer(control, fixed, names, value) {
   const known = [...control.options].map((option) => option.value);
   const wanted = new Set([...Object.keys(fixed), ...known, ...names, value]);

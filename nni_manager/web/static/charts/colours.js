@@ -1,6 +1,6 @@
-// The theme's colours for charts, the scales for runs of numbers, and colour with shape of each status.
+// The theme's colours for charts, colour scales, and the colour and symbol of each status.
 
-// Ends and middles of viridis and cividis, as red, green and blue; between them colours are mixed.
+// Support points of viridis and cividis as red, green and blue; colours between them are interpolated.
 const VIRIDIS = "#440154 #482878 #3e4989 #31688e #26828e #1f9e89 #35b779 #6ece58 #b5de2b #fde725".split(" ").map(ofHex);
 const CIVIDIS = "#00224e #123570 #3b496c #575d6d #707173 #8a8678 #a59c74 #c3b369 #e1cc55 #fee838".split(" ").map(ofHex);
 
@@ -8,7 +8,7 @@ const STATUS = {
   SUCCEEDED: { name: "--s-succeeded", symbol: "circle", pattern: "", word: "succeeded" },
   EARLY_STOPPED: { name: "--s-early", symbol: "diamond", pattern: "/", word: "early-stopped" },
   RUNNING: { name: "--s-running", symbol: "triangle-up-open", pattern: "-", word: "running" },
-  UNKNOWN: { name: "--s-waiting", symbol: "square-open", pattern: "+", word: "not reached" },
+  UNKNOWN: { name: "--s-waiting", symbol: "square-open", pattern: "+", word: "unreachable" },
   WAITING: { name: "--s-waiting", symbol: "square-open", pattern: ".", word: "waiting" },
   FAILED: { name: "--s-failed", symbol: "x", pattern: "x", word: "failed" },
 };
@@ -28,12 +28,12 @@ export function colours() {
   return found;
 }
 
-// The colour of a score from 0 (worst) to 1 (best). The best stands out from the ground, whichever the direction.
+// The colour of a score from 0 (worst) to 1 (best). The best has the strongest contrast to the background.
 export function scored(score, theme) {
   return mixed(VIRIDIS, theme.isDark ? 0.28 + 0.72 * score : 0.92 * (1 - score));
 }
 
-// Stops of a scale as plotly wants them; the best end, 1, is the one that stands out.
+// Stops of a scale in plotly's format; the best end, 1, has the strongest contrast.
 export function rankScale(theme) {
   const steps = CIVIDIS.map((_, index) => index / (CIVIDIS.length - 1));
   return steps.map((at) => [at, mixed(CIVIDIS, theme.isDark ? 0.22 + 0.78 * at : 1 - at)]);
@@ -44,7 +44,7 @@ export function faded(colour, share) {
   return `rgba(${red}, ${green}, ${blue}, ${share})`;
 }
 
-// Returns a function that ends it.
+// Returns a function that unsubscribes.
 export function onTheme(callback) {
   const observer = new MutationObserver(callback);
   const scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -70,7 +70,7 @@ function luminance(colour) {
 
 const painter = document.createElement("canvas").getContext("2d");
 
-// Red, green and blue of any CSS colour: a canvas writes it as #rrggbb, or as rgba(…) where it is translucent.
+// Red, green and blue of any CSS colour: a canvas returns it as #rrggbb, or as rgba(…) if it is translucent.
 function channels(colour) {
   painter.fillStyle = "#888888";
   painter.fillStyle = colour;

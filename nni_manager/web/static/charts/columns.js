@@ -1,15 +1,15 @@
-// The names of parameters and result keys, asked once a page.
+// The names of parameters and result keys, requested once per page.
 
 const asked = new Map();
 
-// What `columns` answers without a filter; where that fails, no names.
+// The answer to `columns` without a filter; after an error, no names.
 export function columnsOf(figure) {
   const address = `${figure.dataset.api}/columns`;
   if (!asked.has(address)) asked.set(address, ask(address));
   return asked.get(address);
 }
 
-// The next call asks again.
+// The next call repeats the request.
 export function forget(figure) {
   asked.delete(`${figure.dataset.api}/columns`);
 }
@@ -19,7 +19,7 @@ async function ask(address) {
     const response = await fetch(address, { headers: { Accept: "application/json" } });
     if (response.ok) return await response.json();
   } catch {
-    // the charts say what is wrong
+    // the charts show the error
   }
   asked.delete(address);
   return { parameters: [], keys: [] };

@@ -1,4 +1,4 @@
-// The bar above the charts: what all of them share. Each control is a part of the page's address.
+// The bar above the charts, with their shared settings. Each control sets a part of the page's address.
 
 import { asked, entriesOf, isRange } from "./chart.js";
 import { Feed } from "./feed.js";
@@ -7,12 +7,12 @@ import { addressOf } from "./opening.js";
 
 const TOP = [5, 10, 20, 50, 100];
 const AXES = { number: "trial number", elapsed: "elapsed time", clock: "clock (UTC)" };
-// The keys that there are to choose from change seldom.
+// The result keys change rarely.
 const PAUSE_MS = 15_000;
 const NAMED = { status: "status", q: "text", failure: "failure", selected: "selected" };
 
 export function mount(bar, { state }) {
-  // What is usual is not in the address.
+  // Defaults are not in the address.
   const setting = (name, usual) => (value) => state.set({ [name]: value === usual ? null : value });
   const keys = select("result key", {}, (value) => state.set({ key: value === usualOf(keys) ? null : value }));
   const parts = {
@@ -55,7 +55,7 @@ function shown({ top, key, x, logy, clip, chips }, state) {
   list(chips, state);
 }
 
-// The keys that trials report; with one there is nothing to choose.
+// The result keys that trials report; hidden if there is only one.
 function offer(keys, { keys: found, key: usual }, state) {
   const names = found.map(({ name }) => name);
   keys.label.hidden = names.length < 2;
@@ -65,7 +65,7 @@ function offer(keys, { keys: found, key: usual }, state) {
   keys.control.value = state.get("key") ?? usual;
 }
 
-// The key that results are shown by where the address names none; empty until the experiment is known.
+// The default result key; empty until the experiment is known.
 function usualOf({ control }) {
   return control.dataset.usual ?? "";
 }
@@ -74,7 +74,7 @@ function hidden({ control, words }, { clipped }) {
   if (control.checked && clipped !== undefined) words.textContent = `hide outliers (${clipped} hidden)`;
 }
 
-// The filters as buttons, each of which takes its own away.
+// The filters as buttons; each removes its filter.
 function list(place, state) {
   const found = entriesOf(state).filter(([name, value]) => value && (name in NAMED || isRange(name)));
   const made = found.map(([name, value]) => {

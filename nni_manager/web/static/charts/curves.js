@@ -1,4 +1,4 @@
-// Learning curves: the top k, the selected and the running ones; of all others a band.
+// Learning curves: the best k, selected and running trials as lines, all others as a band.
 
 import { run, without } from "./chart.js";
 import { colours, faded, scored } from "./colours.js";
@@ -13,12 +13,12 @@ export function mount(figure, { state }) {
     extra: () => ({ selected: chosenIn(figure, state).join(",") || null }),
     axes: { x: "logstep", y: "logy" },
     empty: ({ of, curves, band }) =>
-      curves.length || band?.x.length ? "" : without("intermediate result", of, "a curve begins with a trial's first one"),
+      curves.length || band?.x.length ? "" : without("intermediate result", of, "A curve starts with the first one of its trial"),
     draw,
   });
 }
 
-// The trials that the page's address selects, and the one that the figure is about.
+// The trials that the page's address selects, and the trial of the figure.
 function chosenIn({ dataset }, state) {
   const own = dataset.selected === undefined ? [] : [Number(dataset.selected)];
   return [...new Set([...selectedIn(state), ...own])];
@@ -45,12 +45,12 @@ function across({ title: text, type, whole }, state) {
 
 const ORDER = { running: 0, top: 1, selected: 2 };
 
-// The best and the selected are drawn last.
+// The best and the selected trials are drawn last.
 function onTop(one, other) {
   return ORDER[one.why] - ORDER[other.why] || (other.rank ?? 0) - (one.rank ?? 0);
 }
 
-// Steps, durations since each trial's start in the unit that fits, or times of day.
+// Steps, times since each trial's start in a suitable unit, or clock times.
 function horizontal({ curves }, x) {
   if (x === "clock") return { title: "time (UTC)", type: "date", of: (value) => value };
   if (x !== "elapsed") return { title: "step", whole: true, of: (value) => value };
@@ -58,7 +58,7 @@ function horizontal({ curves }, x) {
   return { title: `time since the trial's start (${unit})`, of: (value) => value / size };
 }
 
-// The others' 10 to 90 per cent, and their median.
+// The 10 % to 90 % band of the others, and their median.
 function band(found) {
   if (!found?.x.length) return [];
   const theme = colours();
@@ -71,7 +71,7 @@ function band(found) {
   ];
 }
 
-// Dots for running ones, thick for selected ones; the better a curve, the more it stands out.
+// Dotted for running trials, thick for selected ones; better curves have more contrast.
 function line({ number, status, why, rank, x, y }, of, chosen, scale) {
   const theme = colours();
   const isSelected = why === "selected" || chosen.includes(number);
@@ -92,7 +92,7 @@ function line({ number, status, why, rank, x, y }, of, chosen, scale) {
   };
 }
 
-// Several that are selected are told apart by colour and name.
+// Several selected trials differ in colour and name.
 function selectedLook(number, chosen, theme) {
   if (chosen.length < 2) return { colour: theme.accent, name: "selected" };
   return { colour: theme.series[Math.max(chosen.indexOf(number), 0) % theme.series.length], name: `trial ${number}` };
@@ -102,7 +102,7 @@ function ranked(rank, of, theme) {
   return scored(1 - Math.min((rank ?? of) - 1, of) / Math.max(of, 2), theme);
 }
 
-// One line in the legend for each kind.
+// One legend entry per kind.
 function named(traces) {
   const seen = new Set();
   return traces.map((trace) => {
@@ -125,7 +125,7 @@ function title(answer) {
   return `Learning curves${shown.length ? `: ${shown.join(", ")}` : ""}`;
 }
 
-// The values of the drawn curves that log axes have no place for.
+// Number of values of the drawn curves that log axes cannot show.
 function hidden({ curves }, log) {
   const of = ({ x, y }) =>
     y.filter((value, at) => finite(value) && ((log.y && hasNoPlace(value)) || (log.x && hasNoPlace(x[at])))).length;
@@ -134,7 +134,7 @@ function hidden({ curves }, log) {
 
 function counted({ shown, of, band: found, curves }) {
   const others = extent(found?.count ?? [])?.[1] ?? 0;
-  const band = others ? `; the band is of ${count(others)} others` : "";
+  const band = others ? `; the band shows ${count(others)} others` : "";
   return `showing ${count(shown ?? curves.length)} of ${count(of ?? curves.length)} trials${band}`;
 }
 

@@ -3,15 +3,15 @@
 import { number } from "./formats.js";
 import { addressOf } from "./opening.js";
 
-// Longer tables are slow to lay out; the CSV has all rows.
+// Longer tables are slow to lay out. The CSV file has all rows.
 const MOST_ROWS = 1000;
 
-// `columns`: names; values below "trial" are numbers of trials, and lead to them.
+// `columns`: names. Values in the column "trial" are trial numbers, shown as links.
 export function fill(place, { columns, rows }, figure) {
   const table = document.createElement("table");
   table.append(head(columns), body(columns, rows.slice(0, MOST_ROWS), figure));
   const caption = table.createCaption();
-  if (rows.length > MOST_ROWS) caption.textContent = `The first ${MOST_ROWS} of ${rows.length} rows; the CSV has all.`;
+  if (rows.length > MOST_ROWS) caption.textContent = `The first ${MOST_ROWS} of ${rows.length} rows. The CSV file has all.`;
   place.replaceChildren(table);
 }
 

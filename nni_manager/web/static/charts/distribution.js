@@ -1,4 +1,4 @@
-// How results are spread: a histogram, and the share of trials below each value.
+// Distribution of results: a histogram, and the share of trials below each value.
 
 import { run, without } from "./chart.js";
 import { colours, faded } from "./colours.js";
@@ -14,7 +14,7 @@ export function mount(figure, { state }) {
   run(figure, state, {
     question: "distribution",
     axes: { x: "logy", y: "logn" },
-    empty: ({ of, bins }) => (bins.length ? "" : without("result", of, "the distribution begins with the first one")),
+    empty: ({ of, bins }) => (bins.length ? "" : without("result", of, "The distribution starts with the first result")),
     draw,
   });
 }
@@ -73,7 +73,7 @@ function title({ quantiles }, name) {
   return `Distribution of ${name === "result" ? "results" : name}${middle}`;
 }
 
-// What is framed is a filter by result; a click frames one bar.
+// A selection filters by result; a click selects one bar.
 function listen(within) {
   const { frame, state } = within;
   frame.body.dataset.filters = "yes";

@@ -1,4 +1,4 @@
-// What each parameter does to the result: binned, the most important first. A region that is framed is a filter.
+// Effect of each parameter on the result: binned, most important first. A selected region becomes a filter.
 
 import { run, without } from "./chart.js";
 import { choosing } from "./choosing.js";
@@ -11,13 +11,13 @@ import { nameOf } from "./plot.js";
 import { choices, range } from "./ranges.js";
 import { OwnChart } from "./sketch/own_chart.js";
 
-// Of a panel, in pixels.
+// Size of a panel in pixels.
 const NARROWEST = 260;
 const [HEIGHT, ALONE, AROUND] = [190, 300, 40];
 
 export function mount(figure, { state }) {
   const chosen = (value) => state.set({ effect: value || null });
-  const menu = choosing(figure, "Effect of", { "": "the most important" }, chosen);
+  const menu = choosing(figure, "Effect of", { "": "the most important parameters" }, chosen);
   columnsOf(figure).then(({ parameters }) => offer(menu, parameters, state));
   const view = { menu, body: null, chart: null, parameters: [] };
   const chart = run(figure, state, {
@@ -25,7 +25,7 @@ export function mount(figure, { state }) {
     axes: { y: "logy" },
     extra: () => ({ parameter: state.get("effect") }),
     empty: ({ of, parameters }) =>
-      parameters.some(({ bins }) => bins.length) ? "" : without("result", of, "results tell the effect of a parameter"),
+      parameters.some(({ bins }) => bins.length) ? "" : without("result", of, "Effects are computed from results"),
     draw: (answer, within) => draw(answer, within, view),
   });
   new ResizeObserver(() => view.body && view.body.clientWidth !== view.drawnAt && chart.render()).observe(figure);
@@ -58,13 +58,13 @@ function draw(answer, within, view) {
   return { ...table(parameters), title: words, exporter };
 }
 
-// What is framed in a panel is a filter by its parameter.
+// A selection in a panel filters by its parameter.
 function filter({ name, kind, choices: all }, [low, high], state) {
   const text = kind === "choice" ? choices(all.filter((_, at) => at >= low && at <= high)) : range(low, high);
   if (text) state.set({ [`p.${name}`]: text, page: null }, { push: true });
 }
 
-// The medians, bests and trials that a log axis has no place for.
+// Number of medians, best values and trials that a log axis cannot show.
 function hidden(parameters) {
   const values = parameters.flatMap(({ bins, points }) => [...bins.flatMap(({ median, best }) => [median, best]), ...points.value]);
   return values.filter(hasNoPlace).length;
@@ -72,7 +72,7 @@ function hidden(parameters) {
 
 function title(parameters, name) {
   if (parameters.length === 1) return `Effect of ${parameters[0].name} on the ${name}`;
-  return `Effect of each parameter on the ${name}, the most important first`;
+  return `Effect of each parameter on the ${name}, most important first`;
 }
 
 function table(parameters) {

@@ -1,10 +1,10 @@
-// One panel of the effect of parameters: band of 10 to 90 %, median and best of each bin, and the best trials.
+// One panel of the effect chart: 10 % to 90 % band, median and best of each bin, and the best trials.
 
 import { faded } from "./colours.js";
 import { finite, number, percent, placed, short } from "./formats.js";
 import { axis } from "./plot.js";
 
-// Both axes of a panel. `look`: {columns: panels in a row, isLog, name: of the result}.
+// Both axes of a panel. `look`: {columns: panels per row, isLog, name: of the result}.
 export function panelAxes({ name, kind, log, importance, ...places }, index, look) {
   const share = finite(importance) ? ` (${percent(importance)})` : "";
   const title = index % look.columns ? "" : look.name;
@@ -31,7 +31,7 @@ export function panel(parameter, index, theme) {
   ];
 }
 
-// The middle of a bin on its axis, or the place of its choice.
+// The centre of a bin on its axis, or the position of its choice.
 function placeOf({ low, high, place }, { kind, log }) {
   if (kind === "choice") return place;
   return log && low > 0 ? Math.sqrt(low * high) : (low + high) / 2;

@@ -1,20 +1,20 @@
-// The answers to one question: asked again when the revision or the filters change, never while nothing is looked at.
-// What the reader asks for, and what the experiment ends with, is there at once; else drawing has its pace.
+// The answers to one question. It is asked again when revision or filters change, but not while the page is hidden.
+// Requests of the reader and the end of the experiment take effect at once; other drawings are paced.
 
 import { live } from "../live.js";
 import { ask } from "./asking.js";
 import { pace } from "./pace.js";
 
 const FIRST_RETRY_MS = 1000;
-// An answer without a tag changes by itself, as while something is computed.
+// An answer without a tag can change without a new revision, for example while it is being computed.
 const PASSING_MS = 3000;
 const WAIT_SHOWN_MS = 200;
 const WAIT_TOLD_MS = 2000;
 const LONGEST_RETRY_MS = 30_000;
-// A busy server is asked less often: an answer that took long is not asked for again at once.
+// A busy server gets fewer requests: after a slow answer the next request waits.
 const REST = 5;
 const LONGEST_REST_MS = 10_000;
-// Of what is soon in view the first answer is fetched before.
+// The first answer is fetched shortly before a chart comes into view.
 const SOON = "200px";
 
 export class Feed {
@@ -24,7 +24,7 @@ export class Feed {
   #known = { address: "", tag: "", content: null };
   #isInView = false;
   #isStale = true;
-  // Nothing is there yet, or the reader waits.
+  // Nothing is drawn yet, or the reader waits.
   #isUrgent = true;
   #pauseMs;
   #asking = null;
@@ -34,8 +34,8 @@ export class Feed {
   #leave;
   #retryMs = FIRST_RETRY_MS;
 
-  // `address()`: what to ask now. `handlers`: answer(json), wait(level 0 to 2), fail(sentence). `pauseMs`: least time
-  // between two questions, if it is not the page's.
+  // `address()`: address of the current question. `handlers`: answer(json), wait(level 0 to 2), fail(sentence). `pauseMs`:
+  // minimum time between two questions, by default that of the page.
   constructor(element, address, handlers, { pauseMs = 0 } = {}) {
     this.#element = element;
     this.#address = address;
@@ -51,7 +51,7 @@ export class Feed {
     };
   }
 
-  // For an element that the page does not have any more.
+  // For an element that was removed from the page.
   end() {
     this.#leave();
     this.#stopObserving();
@@ -59,7 +59,7 @@ export class Feed {
     this.#asking?.controller.abort();
   }
 
-  // Asks if what is asked has changed, at once: the reader waits for it.
+  // Asks at once if the question has changed: the reader waits for it.
   refresh() {
     if (this.#address() === (this.#asking?.address ?? this.#known.address)) return;
     this.#asking?.controller.abort();
@@ -75,7 +75,7 @@ export class Feed {
     this.#stopObserving = () => observer.disconnect();
   }
 
-  // `isTurn`: the experiment has another status, as when it ends.
+  // `isTurn`: the status of the experiment has changed, for example to its end.
   #changed(isTurn) {
     this.#isStale = true;
     if (isTurn) this.#urge();
@@ -100,7 +100,7 @@ export class Feed {
   }
 
   async #ask() {
-    if (!this.#isUrgent && pace.wait) return this.#schedule(); // another chart was drawn meanwhile
+    if (!this.#isUrgent && pace.wait) return this.#schedule(); // another chart was drawn in the meantime
     const asking = { address: this.#address(), controller: new AbortController(), isPassing: false, tookMs: 0 };
     this.#asking = asking;
     this.#isStale = false;
@@ -137,7 +137,7 @@ export class Feed {
     if (!isSame) await this.#draw(JSON.parse(text), isFirst);
   }
 
-  // The first drawing waits for the library, too: it tells nothing about the next ones.
+  // The first drawing includes loading the library, so its time does not predict later ones.
   async #draw(answer, isFirst) {
     const began = performance.now();
     await this.#handlers.answer(answer);
@@ -148,7 +148,7 @@ export class Feed {
 
   #failed(error) {
     this.#handlers.fail(error.message);
-    this.#known = { address: "", tag: "", content: null }; // the next answer is drawn, whatever it is
+    this.#known = { address: "", tag: "", content: null }; // the next answer is always drawn
     this.#isStale = true;
     this.#rest(this.#retryMs);
     this.#retryMs = Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);
@@ -170,12 +170,12 @@ export class Feed {
   }
 }
 
-// An answer without the revision that it begins with: most changes of an experiment are none of a chart.
+// An answer without the revision at its start: most changes of an experiment do not affect a chart.
 function contentOf(text) {
   return text.replace(/^\{"revision":"[^"]*",?/, "");
 }
 
-// The sentence of an error's answer.
+// The message in an error response.
 async function reasonIn(response) {
   const text = await response.text();
   try {

@@ -8,24 +8,24 @@ const UNITS = [
   ["s", 1000],
 ];
 
-// Six significant digits; what is no finite number by its name, nothing for null.
+// Six significant digits; NaN and infinite values by name, "" for null.
 export function number(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "number" || !Number.isFinite(value)) return String(value);
   return String(Number(value.toPrecision(6)));
 }
 
-// A whole number; by hand, as a browser takes long to begin with what it has for that.
+// A whole number. Formatted by hand, because the browser's formatter is slow to initialize.
 export function count(value) {
   return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-// A plain word stays as it is, anything else is JSON.
+// Plain text is unchanged; other values become JSON.
 export function choice(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-// What stands at each place of a choice: the choices, then, at one place, all others.
+// Labels of the positions of a choice: the choices, then one position for all others.
 export function placed({ choices, others }) {
   return [...choices.map(choice), ...(others ? [many(others, "other")] : [])];
 }
@@ -34,7 +34,7 @@ export function short(text, length = 22) {
   return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 }
 
-// In its two largest units, as `domain/formats.py` has it.
+// A duration in its two largest units, as in `domain/formats.py`.
 export function duration(ms) {
   const [day, hour, minute, second] = UNITS.map(([, size]) => Math.floor(ms / size));
   if (day) return `${day} d ${hour % 24} h`;
@@ -43,7 +43,7 @@ export function duration(ms) {
   return second < 10 ? `${(Math.floor(ms / 100) / 10).toFixed(1)} s` : `${second} s`;
 }
 
-// The largest unit in which `ms` is at least 2: an axis of durations goes by it.
+// The largest unit in which `ms` is at least 2; used for duration axes.
 export function durationUnit(ms) {
   return UNITS.find(([, size]) => ms >= 2 * size) ?? ["s", 1000];
 }
@@ -52,12 +52,12 @@ export function moment(ms) {
   return ms === null || ms === undefined ? "" : `${new Date(ms).toISOString().replace("T", " ").slice(0, 19)} UTC`;
 }
 
-// The answers write NaN and infinite values as strings.
+// Answers contain NaN and infinite values as strings.
 export function finite(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
-// Lowest and highest of the finite values in one pass, or null.
+// Minimum and maximum of the finite values in one pass, or null.
 export function extent(values) {
   let low = Infinity;
   let high = -Infinity;
@@ -69,7 +69,7 @@ export function extent(values) {
   return low <= high ? [low, high] : null;
 }
 
-// Two digits of a share, and no more of one that does not matter.
+// A share with two digits; negligible shares have fewer.
 export function percent(share) {
   return share > 0 && share < 0.001 ? "< 0.1 %" : `${Number((100 * share).toPrecision(2))} %`;
 }
@@ -79,7 +79,7 @@ export function many(value, word) {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
-// For plotly, which takes some tags in texts for markup.
+// Escapes tags that plotly would read as markup.
 export function plain(text) {
   return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }

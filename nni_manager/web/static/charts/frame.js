@@ -1,5 +1,5 @@
-// What is around every chart: title, "showing x of y", the buttons for CSV, PNG and SVG, what is said in place of a
-// chart, and its data as a table.
+// The frame of a chart: title, "showing x of y", buttons for CSV, PNG and SVG, the message of an empty chart, and its data
+// as a table.
 
 import { csv, fill } from "./data_table.js";
 
@@ -23,25 +23,25 @@ export class Frame {
     this.#buttons();
   }
 
-  // In place of a chart: why there is none.
+  // Replaces the chart by a message.
   say(text) {
     this.words.textContent = text;
     this.#figure.classList.toggle("is-empty", text !== "");
   }
 
-  // What went wrong while the last chart stays.
+  // Shows an error below the last chart.
   warn(text) {
     this.words.textContent = text;
   }
 
-  // 0: nothing is waited for; 1: it shows; 2: it says for what.
+  // 0: not waiting; 1: shows that it waits; 2: also says for what.
   wait(level, what) {
     this.#figure.classList.toggle("is-waiting", level > 0);
     this.body.setAttribute("aria-busy", String(level > 0));
     this.#figure.dataset.waits = level > 1 ? `waiting for ${what}` : "";
   }
 
-  // `columns`: names, of which "trial" links; `rows`: arrays of values.
+  // `columns`: names; "trial" becomes links. `rows`: arrays of values.
   show({ title, count, columns, rows, exporter }) {
     this.title.textContent = title;
     this.count.textContent = count;
@@ -94,7 +94,7 @@ export class Frame {
   }
 }
 
-// The part of a figure with this class, which is made where the page has none.
+// The part of a figure with this class; created if it does not exist.
 export function part(parent, tag, name, within = parent) {
   const found = parent.querySelector(`.${name}`);
   if (found) return found;

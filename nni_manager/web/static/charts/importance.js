@@ -1,22 +1,22 @@
-// How much each parameter matters; the sentence names method and sample.
+// Importance of each parameter; the sentence states method and sample.
 
 import { run } from "./chart.js";
 import { colours } from "./colours.js";
 import { percent, plain, short } from "./formats.js";
 import { axis, plot } from "./plot.js";
 
-// What is said in place of the sentence, which tells of what the importance is once it is there.
-const STATES = { computing: "The importance is being computed." };
-// Pixels of a bar with its label, and around all of them; as many as fit into a chart of the usual height.
+// Text until the importance exists; then the answer's own sentence is shown.
+const STATES = { computing: "Computing the importance of parameters." };
+// Height of a bar with its label, and of the margins, in pixels; a chart of default height limits the number of bars.
 const [BAR, AROUND, FITTING] = [18, 60, 14];
-// Bars that are shorter than this part of the longest have their share beside them: it would not fit into them.
+// Bars shorter than this part of the longest have their label outside, because it does not fit inside.
 const SHORT = 0.2;
 
 export function mount(figure, { state }) {
   run(figure, state, {
     question: "importance",
     empty: ({ state, sentence, importances }) =>
-      state === "ready" && importances.length ? "" : STATES[state] ?? (sentence || "There is no importance yet."),
+      state === "ready" && importances.length ? "" : STATES[state] ?? (sentence || "No importance yet."),
     draw,
   });
 }
@@ -45,7 +45,7 @@ async function draw(answer, within) {
         textfont: { size: 11 },
         insidetextfont: { color: theme.panel },
         cliponaxis: false,
-        hovertemplate: "%{customdata}: %{x:.4g} %<br>a click shows its effect<extra></extra>",
+        hovertemplate: "%{customdata}: %{x:.4g} %<br>click to show its effect<extra></extra>",
       },
     ],
     {

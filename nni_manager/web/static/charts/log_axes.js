@@ -1,28 +1,28 @@
-// Axes that the reader may have as linear or logarithmic: a button each beside the chart's title, and keys on the chart.
+// Axes with a linear and a logarithmic scale: a button per axis next to the chart's title, and keys on the chart.
 
 import { finite } from "./formats.js";
 import { part } from "./frame.js";
 
-// With the clock there is no logarithm of it.
+// A clock axis cannot be logarithmic.
 const OF_TIME = new Set(["logx", "logstep"]);
 const KEYS = { l: "y", L: "x" };
 
-// Whether the axis with this name in the page's address is logarithmic now.
+// Whether the axis with this name in the page's address is logarithmic.
 export function isLog(state, name) {
   return state.get(name) === "1" && !(OF_TIME.has(name) && state.get("x") === "clock");
 }
 
-// Whether a log axis has no place for a value.
+// Whether a log axis cannot show a value.
 export function hasNoPlace(value) {
   return finite(value) && value <= 0;
 }
 
-// What a title says of so many values that a log axis has no place for.
+// Part of the title that states the number of values that a log axis hides.
 export function leftOut(count) {
-  return count ? ` (log axis: ${count} not above zero left out)` : "";
+  return count ? ` (log axis: ${count} not above zero hidden)` : "";
 }
 
-// `axes`: {x and y: name in the address}; one that is missing has no logarithm. Returns a function that ends it.
+// `axes`: {x and y: name in the address}; a missing axis is always linear. Returns a function that unsubscribes.
 export function switches(figure, frame, state, axes) {
   const place = part(figure, "span", "chart-logs");
   frame.tools.after(place);
@@ -50,7 +50,7 @@ export function switches(figure, frame, state, axes) {
   return state.onChange(show);
 }
 
-// Many charts have such a button: its name says of which it is.
+// Many charts have such a button, so its label contains the chart's title.
 function button(axis, title, press) {
   const made = document.createElement("button");
   made.setAttribute("aria-label", `log ${axis}: ${title}`);

@@ -1,4 +1,4 @@
-// Mounts every chart of the page, each with its own module, when it first comes into view.
+// Mounts each chart of the page, with its own module, when it first comes into view.
 
 import { state } from "../state.js";
 
@@ -28,13 +28,13 @@ const seen = new IntersectionObserver(
   { rootMargin: "300px" },
 );
 
-// What is sketched comes first: to begin, the library takes the browser a second or two.
+// Sketched charts come first: the library takes the browser a second or two to start.
 const sketched = document.querySelector("[data-sketched]")
   ? new Promise((resolve) => document.addEventListener("chartanswer", resolve, { once: true }))
   : Promise.resolve();
 
-// The library is made ready while a chart's first answer is awaited; the chart itself says what fails. What is sketched
-// does without it until the reader reaches for it.
+// The library loads while a chart waits for its first answer; the chart itself shows errors. Sketched charts load it on
+// first use.
 async function begin(element) {
   const { plotly } = await import("./plot.js");
   await sketched;
@@ -53,11 +53,11 @@ async function mount(element) {
     const chart = await import(`./${name}.js`);
     chart.mount(element, { experiment: element.dataset.experiment, state });
   } catch (error) {
-    element.append(`This chart could not be loaded: ${error.message}. A reload of the page may help.`);
+    element.append(`This chart could not be loaded: ${error.message}. Reload the page.`);
   }
 }
 
-// Charts of parts that are put in place later are mounted, too.
+// Charts in parts that are inserted later are mounted, too.
 function mountAll(root) {
   for (const element of root.querySelectorAll("[data-chart]:not([data-mounted])")) {
     element.dataset.mounted = "yes";

@@ -1,8 +1,8 @@
-// From a point to its trial: the drawer takes it where the page has one, else the trial's page opens.
+// Opens the trial of a point: in the drawer if the page has one, else on the trial's page.
 
 import { note, pin } from "./pin.js";
 
-// The prefix of all paths, which the address of the figure's answers tells.
+// The prefix of all paths, taken from the address of the figure's answers.
 function base(figure) {
   return figure.dataset.api.slice(0, figure.dataset.api.indexOf("/api/v1/"));
 }
@@ -11,13 +11,13 @@ export function addressOf(figure, number) {
   return `${base(figure)}/experiments/${figure.dataset.experiment}/trials/${number}`;
 }
 
-// Whatever shows a trial without leaving the page listens to `opentrial` and calls preventDefault.
+// A part that can show a trial on this page listens to `opentrial` and calls preventDefault.
 export function open(figure, number) {
   const event = new CustomEvent("opentrial", { detail: { number }, bubbles: true, cancelable: true });
   if (figure.dispatchEvent(event)) location.assign(addressOf(figure, number));
 }
 
-// With Shift a point is selected, or not any longer: its curve is drawn, its mark stands out. With Alt its card is
+// With Shift, the selection of a point is toggled: its curve is drawn and its mark highlighted. With Alt, its card is
 // pinned.
 export function follow(figure, state, number, event) {
   if (event?.altKey) return void pin(figure, number, event);
@@ -27,7 +27,7 @@ export function follow(figure, state, number, event) {
   state.set({ selected: selected.size ? [...selected].join(",") : null });
 }
 
-// A trial that the pointer or the keyboard came to, or null.
+// The trial at the pointer or at the keyboard's position, or null.
 export function point(figure, number) {
   note(figure, number);
 }

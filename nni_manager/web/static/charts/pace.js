@@ -1,10 +1,10 @@
-// When charts may be drawn again: all of them together take a fortieth of the time at most, so that a page that shows
-// many results a second leaves the processor to others. A slow browser draws more seldom.
+// Limits how often charts are drawn: together they use at most a fortieth of the time, so a page with many results per
+// second does not occupy a processor. A slow browser draws less often.
 
 const REST = 40;
-// No chart waits longer than this because of others.
+// Maximum time that a chart waits for others.
 const LONGEST_MS = 10_000;
-// What is drawn in less counts as this: its answer has cost the manager something, too.
+// Minimum cost of a drawing, because its answer also costs the manager time.
 const LEAST_MS = 40;
 let freeAt = 0;
 
@@ -14,7 +14,7 @@ export const pace = {
     return Math.max(0, freeAt - performance.now());
   },
 
-  /** Notes a drawing that took so long. */
+  /** Records the duration of a drawing. */
   spent(ms) {
     const now = performance.now();
     freeAt = Math.min(Math.max(now, freeAt) + REST * Math.max(ms, LEAST_MS), now + LONGEST_MS);

@@ -1,4 +1,4 @@
-// Two parameters: the rank of results in each cell of a grid, never interpolated. A click opens a cell's best trial.
+// Two parameters: rank of the results in each cell of a grid, not interpolated. A click opens a cell's best trial.
 
 import { live } from "../live.js";
 import { run, without } from "./chart.js";
@@ -19,16 +19,16 @@ const COLOURS = {
   outlinewidth: 0,
 };
 
-// Of a log axis.
+// For a log axis.
 const MOST_TICKS = 6;
 
-// Asks for nothing while there are fewer than two parameters with a value.
+// Requests nothing while fewer than two parameters have values.
 export async function mount(figure, { state }) {
   const frame = new Frame(figure);
   const columns = await columnsOf(figure);
   const names = columns.parameters.filter(({ present }) => present).map(({ name }) => name);
   if (names.length > 1) return begin(figure, state, frame, names);
-  frame.say(`Two parameters are compared here; ${lacking(columns)}.`);
+  frame.say(`This chart needs two parameters; ${lacking(columns)}.`);
   const end = live.onRevision(() => {
     end();
     forget(figure);
@@ -38,7 +38,7 @@ export async function mount(figure, { state }) {
 
 function lacking({ parameters, total }) {
   if (parameters.length === 1) return "this experiment has one";
-  return total ? "no trial has two" : "trials with two are not there yet";
+  return total ? "no trial has two" : "no trial exists yet";
 }
 
 function begin(figure, state, frame, names) {
@@ -51,7 +51,7 @@ function begin(figure, state, frame, names) {
   const chart = {
     question: "pair",
     extra: () => ({ a: state.get("a"), b: state.get("b") }),
-    empty: ({ of, cells }) => (cells.length ? "" : without("result", of, "a cell is coloured by the results of its trials")),
+    empty: ({ of, cells }) => (cells.length ? "" : without("result", of, "Cells are coloured by the results of their trials")),
     draw: (answer, within) => draw(answer, within, menus),
   };
   run(figure, state, chart, frame);
@@ -96,7 +96,7 @@ async function draw({ a, b, cells }, within, menus) {
   return { ...rows(a, b, cells), title: `Results by ${a.name} and ${b.name}`, exporter };
 }
 
-// Edges of the cells of one side in its order, and how its axis is drawn.
+// Ordered edges of the cells along one axis, and the layout of that axis.
 function sides({ kind, log, edges, ...all }) {
   if (kind !== "choice") {
     const range = ends(edges, log);
@@ -109,7 +109,7 @@ function sides({ kind, log, edges, ...all }) {
   return { size: places.length, edges: around, axis: { type: "linear", tickvals: places, ticktext } };
 }
 
-// As charts without the library have them: the library would write a power, and between powers a digit alone.
+// Ticks as in charts without the library. The library would write powers, and single digits between them.
 function logTicks(low, high) {
   const ticks = logarithmic(low, high, MOST_TICKS);
   return { tickvals: ticks.map(({ at }) => 10 ** at), ticktext: ticks.map(({ text }) => text) };
@@ -120,7 +120,7 @@ function ends(edges, log) {
   return log ? both.map(Math.log10) : both;
 }
 
-// Rows from the bottom, cells from the left; null: no trial.
+// Rows from bottom to top, cells from left to right; null: no trial.
 function grid(cells, width, height) {
   const table = Array.from({ length: height }, () => Array(width).fill(null));
   for (const cell of cells) table[cell.j][cell.i] = { ...cell, score: cell.rank };
@@ -131,7 +131,7 @@ function words({ count, median, best, number: trial }) {
   return `${count} trials<br>median ${number(median)}<br>best ${number(best)}, trial ${trial}`;
 }
 
-// What is framed is a filter by both parameters.
+// A selection filters by both parameters.
 function listen(figure, frame, state) {
   figure.dataset.filters = "yes";
   frame.body.on("plotly_selected", (selection) => {

@@ -1,4 +1,4 @@
-// Parallel coordinates on a canvas of our own: parameters, then the result. Brushing an axis filters the page.
+// Parallel coordinates on our own canvas: parameters, then the result. Brushing an axis filters the page.
 
 import { run, without } from "./chart.js";
 import { colours } from "./colours.js";
@@ -20,7 +20,7 @@ export function mount(figure, { state }) {
     question: "parallel",
     axes: { y: "logy" },
     extra: () => ({ axes: state.get("axes") }),
-    empty: ({ of, lines }) => (lines.number.length ? "" : without("result", of, "a line begins with the first one")),
+    empty: ({ of, lines }) => (lines.number.length ? "" : without("result", of, "The first line appears with the first result")),
     draw: (answer, within) => draw(Object.assign(view, within, { answer })),
   });
   new ResizeObserver(() => view.body && view.body.clientWidth !== view.drawnAt && chart.render()).observe(figure);
@@ -39,7 +39,7 @@ function draw(view) {
   paint(view.surface, view, marks);
   name(view);
   const hidden = isLog ? answer.lines.values.at(-1).filter(hasNoPlace).length : 0;
-  const title = `Parameters and result of each trial, the best on top${leftOut(hidden)}`;
+  const title = `Parameters and result of each trial, best on top${leftOut(hidden)}`;
   return { title, ...table(answer), exporter: (format) => image(view, format) };
 }
 
@@ -76,7 +76,7 @@ function filterOf(axis, { key }) {
   return axis.isResult ? `m.${key}` : `p.${axis.name}`;
 }
 
-// In the screen's own pixels.
+// Size in device pixels.
 function paint(canvas, view, drawing) {
   const { width, height } = view.layout;
   const ratio = window.devicePixelRatio || 1;
@@ -95,7 +95,7 @@ function ground(pen, { layout, ys, answer, theme }) {
   drawAxes(pen, layout, ys, theme);
 }
 
-// What lies above the lines: filters, selected trials, the one below the pointer.
+// The layer above the lines: filters, selected trials, the line at the pointer.
 function marks(pen, view) {
   const { layout, ys, answer, theme, state, hovered, brushing } = view;
   for (const axis of layout.axes) {
@@ -131,7 +131,7 @@ function shown(axis, value) {
   return value === null ? "absent" : number(cell(axis, value));
 }
 
-// The names above the axes, which also order them; the last is the result, and stays.
+// The names above the axes, which can be dragged to reorder them. The last one, the result, is fixed.
 function name(view) {
   const { answer, layout, state } = view;
   const order = answer.axes.slice(0, -1).map((axis) => axis.name);
@@ -150,7 +150,7 @@ function name(view) {
 function heading(axis, layout, moved) {
   const made = document.createElement(axis.isResult ? "span" : "button");
   made.textContent = axis.name;
-  made.title = axis.isResult ? axis.name : `${axis.name}: drag it, or use the arrow keys, to order the axes`;
+  made.title = axis.isResult ? axis.name : `${axis.name}: drag, or use the arrow keys, to reorder the axes`;
   made.style.left = `${axis.x}px`;
   made.style.maxWidth = `${layout.step - 6}px`;
   if (!axis.isResult) {

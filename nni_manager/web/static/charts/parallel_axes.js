@@ -1,13 +1,13 @@
-// Axes of parallel coordinates: where each is, and where a value is on it.
+// Axes of parallel coordinates: positions of axes and of values.
 
 import { extent, finite, number, placed } from "./formats.js";
 import { includes, parsedRange } from "./ranges.js";
 
 const MARGIN = { left: 44, right: 84, top: 40, bottom: 30 };
-// Narrower than this, names and numbers of neighbours overlap: the chart scrolls.
+// Minimum distance of axes: below it labels overlap, so the chart scrolls.
 const NARROWEST = 86;
 
-// `answer`: of the question `parallel`. The result is the last axis, and each line's last value.
+// `answer`: to the question `parallel`. The result is the last axis, and the last value of each line.
 export function place(answer, { width, height, isLog }) {
   const wide = Math.max(width, MARGIN.left + MARGIN.right + NARROWEST * (answer.axes.length - 1));
   const step = (wide - MARGIN.left - MARGIN.right) / Math.max(answer.axes.length - 1, 1);
@@ -35,7 +35,7 @@ function linear(low, high, [bottom, top]) {
   return { of, back, ticks: even(low, high).map((value) => ({ y: of(value), text: number(value) })) };
 }
 
-// What is not above zero has no place on a log axis: it is where absent values are, and is called `lacking`.
+// A log axis shows values that are not above zero at the position of missing values, labelled `lacking`.
 function logarithmic(values, low, high, ends) {
   let least = low;
   if (low <= 0) least = extent(values.filter((value) => finite(value) && value > 0))?.[0] ?? high / 1000;
@@ -45,7 +45,7 @@ function logarithmic(values, low, high, ends) {
   return { of, back: (y) => 10 ** inner.back(y), ticks: texts, lacking: "not above 0" };
 }
 
-// A line's value is the place of its choice among all. `value`: none of the place that all others share.
+// A line's value is the index of its choice. `value`: undefined for the shared position of all other choices.
 function ofChoices(axis, [bottom, top]) {
   const texts = placed(axis);
   const step = (top - bottom) / Math.max(texts.length, 1);
@@ -67,7 +67,7 @@ function even(low, high) {
   return found;
 }
 
-// Powers of ten, six at most; within one power, both ends.
+// At most six powers of ten; within one power, both ends.
 function decades(low, high) {
   const [from, to] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
   if (to - from < 1) return [low, high];
@@ -77,12 +77,12 @@ function decades(low, high) {
   return found;
 }
 
-// The y of each line on each axis, null where it has no value there.
+// The y of each line on each axis; null: no value.
 export function positions({ axes }, { number: numbers, values }) {
   return axes.map((axis) => numbers.map((_, line) => axis.of(values[axis.index][line])));
 }
 
-// Where on the axis its filter lies: [upper, lower] y pairs, or null without a filter.
+// Position of the axis's filter: [upper, lower] pairs of y, or null without a filter.
 export function brushed(axis, text, { top, bottom }) {
   if (!text) return null;
   if (axis.kind === "choice") {

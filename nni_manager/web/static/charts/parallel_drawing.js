@@ -1,23 +1,23 @@
-// Draws parallel coordinates with a pen: the canvas's, or the one that writes SVG.
+// Draws parallel coordinates with a pen: that of a canvas, or one that writes SVG.
 
 import { scored } from "./colours.js";
 
 const ABSENT = 16;
-// Of a bar, in pixels: right of the last axis is the scale of colours.
+// Width of the colour bar right of the last axis, in pixels.
 const WIDEST = 40;
 
-// Where lines go that have no value on an axis: below it.
+// Position of missing values: below the axis.
 export function absentAt({ bottom }) {
   return bottom + ABSENT;
 }
 
-// Lines as they come, the best last, on top of all others.
+// Lines in their order; the best is drawn last, on top.
 export function drawLines(pen, layout, ys, { score }, theme) {
   const opacity = Math.min(0.85, Math.max(0.22, 130 / score.length));
   for (let line = 0; line < score.length; line += 1) {
     const isBest = line === score.length - 1;
     pen.globalAlpha = isBest ? 1 : Math.max(opacity, score[line] > 0.95 ? 0.8 : 0);
-    pen.lineWidth = isBest ? 3 : 1; // where no GPU draws, a line of more than a pixel takes four times as long
+    pen.lineWidth = isBest ? 3 : 1; // without a GPU, lines wider than a pixel take four times as long
     pen.strokeStyle = scored(score[line], theme);
     stroke(pen, layout, ys, line);
   }
@@ -57,8 +57,8 @@ export function drawAxes(pen, layout, ys, theme) {
   drawKey(pen, layout, ys, theme);
 }
 
-// Which trials there are: a bar for each part of an axis, of the whole, not of what is drawn. The parts of the results
-// are of a linear axis, and are not drawn beside a logarithmic one.
+// Histogram of all trials along each axis, not only of drawn ones. The bins of the result are linear, so they are not
+// drawn on a logarithmic axis.
 export function drawCounts(pen, layout, histograms, theme) {
   for (const { axis: name, counts } of histograms ?? []) {
     const axis = layout.axes.find((each) => each.name === name);
@@ -85,7 +85,7 @@ export function drawBrush(pen, axis, [upper, lower], theme) {
   pen.strokeRect(axis.x - 9, upper, 18, lower - upper);
 }
 
-// The colours from worst to best, right of the axis of the result and in its direction.
+// The colour scale from worst to best, right of the result axis and in its direction.
 function drawKey(pen, { axes, top, bottom, width }, ys, theme) {
   const result = ys.at(-1) ?? [];
   const [best, worst] = [result.at(-1), result[0]].map((y) => y ?? absentAt({ bottom }));
@@ -101,7 +101,7 @@ function drawKey(pen, { axes, top, bottom, width }, ys, theme) {
   pen.textAlign = "left";
 }
 
-// A word that stays readable above lines.
+// A text that is readable above lines.
 function word(pen, text, x, y, theme) {
   pen.lineWidth = 3;
   pen.strokeStyle = theme.panel;
@@ -111,7 +111,7 @@ function word(pen, text, x, y, theme) {
   pen.lineWidth = 1;
 }
 
-// Not more words than there is room for.
+// Shortens a text to the available width.
 function spaced(ticks) {
   const shown = [];
   for (const tick of ticks) if (!shown.length || Math.abs(tick.y - shown.at(-1).y) >= 13) shown.push(tick);

@@ -1,4 +1,4 @@
-// Pointer and keys on parallel coordinates: the line below the pointer, brushes on axes, names that are dragged.
+// Pointer and keys on parallel coordinates: line at the pointer, brushes on axes, dragged names.
 
 import { extent } from "./formats.js";
 import { absentAt } from "./parallel_drawing.js";
@@ -8,7 +8,7 @@ const NEAR_LINE = 7;
 const NEAR_AXIS = 13;
 const LEAST_BRUSH = 4;
 
-// The line that is nearest to a place, the better one where two are as near, or -1.
+// The line nearest to a position, or -1; of two at the same distance, the better one.
 export function lineAt({ layout, ys }, x, y) {
   const at = layout.axes.findIndex((axis, index) => x >= axis.x && x <= (layout.axes[index + 1]?.x ?? -1));
   if (at < 0) return -1;
@@ -64,7 +64,7 @@ export function listen(surface, view, on) {
   surface.addEventListener("pointerleave", () => drag?.axis || leave());
 }
 
-// The filter that a brush means; a click on an axis means none.
+// The filter of a brush; a click on an axis removes the filter.
 function textOf({ axis, from, to }) {
   const [upper, lower] = extent([from, to]);
   if (lower - upper < LEAST_BRUSH) return null;
@@ -73,7 +73,7 @@ function textOf({ axis, from, to }) {
   return choices(framed.map(({ value }) => value).filter((value) => value !== undefined)) || null;
 }
 
-// Lines by keyboard, from the best downwards: arrows, Enter opens, Escape leaves.
+// Keyboard: arrows move through the lines from the best downwards, Enter opens, Escape leaves.
 export function walk(body, view, on) {
   let at = -1;
   body.addEventListener("keydown", (event) => {
@@ -89,7 +89,7 @@ export function walk(body, view, on) {
   });
 }
 
-// The names of axes order them: dragged onto another, or by the arrow keys.
+// Axes are reordered by dragging a name onto another, or with the arrow keys.
 export function reorder(button, index, moved) {
   button.draggable = true;
   button.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", String(index)));

@@ -1,5 +1,5 @@
-// Several objectives: the trials by two of them. What no other trial is better than is the front; what breaks a
-// constraint is drawn as such.
+// Several objectives: the trials by two of them. Non-dominated trials form the front; trials that violate a constraint
+// have their own marks.
 
 import { run } from "./chart.js";
 import { choosing } from "./choosing.js";
@@ -19,7 +19,7 @@ export function mount(figure, { state }) {
   const chart = {
     question: "pareto",
     extra: () => ({ a: state.get("ox"), b: state.get("oy") }),
-    empty: ({ points }) => (points.number.length ? "" : "No trial has a number for every objective."),
+    empty: ({ points }) => (points.number.length ? "" : "No trial has a numeric result for every objective."),
     axes: { x: "logox", y: "logoy" },
     draw: (answer, within) => draw(answer, within, menus),
   };
@@ -36,12 +36,12 @@ async function draw(answer, within, menus) {
   const pick = (test) => [...points.number.keys()].filter(test);
   const front = pick((index) => points.front[index]).sort((one, other) => points.x[one] - points.x[other]);
   const traces = [
-    marks(answer, pick((index) => !points.front[index] && !points.feasible[index]), "breaks a constraint", {
+    marks(answer, pick((index) => !points.front[index] && !points.feasible[index]), "violates a constraint", {
       symbol: "x",
       color: faded(theme.muted, 0.7),
       size: 7,
     }),
-    marks(answer, pick((index) => !points.front[index] && points.feasible[index]), "another is better", {
+    marks(answer, pick((index) => !points.front[index] && points.feasible[index]), "dominated", {
       symbol: "circle",
       color: faded(theme.series[0], 0.55),
       size: 7,
@@ -63,7 +63,7 @@ async function draw(answer, within, menus) {
   });
   const log = { x: isLog(within.state, "logox"), y: isLog(within.state, "logoy") };
   const hidden = pick((at) => (log.x && hasNoPlace(points.x[at])) || (log.y && hasNoPlace(points.y[at])));
-  const title = `Pareto front: ${answer.frontSize} trials that none is better than${leftOut(hidden.length)}`;
+  const title = `Pareto front: ${answer.frontSize} non-dominated trials${leftOut(hidden.length)}`;
   return { title, ...table(answer), exporter };
 }
 
@@ -84,9 +84,9 @@ function safe(text) {
   return plain(text).replaceAll("%", "");
 }
 
-// While no trial satisfies the constraints, the set is made of those that break them least.
+// While no trial satisfies the constraints, the set contains the trials with the smallest violations.
 function frontName({ points }, front) {
-  return front.some((index) => !points.feasible[index]) ? "best so far, breaks a constraint" : "Pareto front";
+  return front.some((index) => !points.feasible[index]) ? "smallest violations so far" : "Pareto front";
 }
 
 function titled(objectives, name) {

@@ -1,5 +1,5 @@
-// The card of a trial, pinned to a chart: its parameters to read and to copy, and the way to its page. It stays while
-// the chart is drawn anew, until Escape or its button closes it.
+// The card of a trial, pinned to a chart: its parameters to read and copy, and a link to its page. It stays when the chart
+// is redrawn, until Escape or its button closes it.
 
 import "../copy.js";
 import { choice, number as shown } from "./formats.js";
@@ -7,13 +7,13 @@ import { addressOf } from "./opening.js";
 
 let pointed = null;
 
-// The trial below the pointer, or the one that the keyboard reached; null: none. What is noted can be pinned.
+// Records the trial at the pointer or at the keyboard's position, which can then be pinned; null: none.
 export function note(figure, number) {
   if (number !== null) pointed = { figure, number };
   else if (pointed?.figure === figure) pointed = null;
 }
 
-// `event`: of the pointer, if it was one; the card is on the other side.
+// `event`: the pointer's event, if any; the card opens on the other side.
 export async function pin(figure, number, event) {
   unpin();
   const card = document.createElement("div");
@@ -29,7 +29,7 @@ export async function pin(figure, number, event) {
   try {
     fill(card, await load(figure, number));
   } catch (error) {
-    card.lastChild.replaceWith(`It could not be loaded: ${error.message}`);
+    card.lastChild.replaceWith(`The trial could not be loaded: ${error.message}`);
   }
 }
 
@@ -60,7 +60,7 @@ function heading(figure, number) {
   return line;
 }
 
-// Its id by its number, then all of it.
+// Fetches the id by the number, then the trial.
 async function load(figure, number) {
   const place = await json(`${figure.dataset.api}/trial?number=${number}`);
   const trial = await json(`${figure.dataset.api.replace(/\/analysis$/, "")}/trials/${place.id}`);
@@ -100,7 +100,7 @@ function isWriting(target) {
 
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
-  if (event.key === "Escape" && unpin()) event.stopPropagation(); // nothing else is closed by it
+  if (event.key === "Escape" && unpin()) event.stopPropagation(); // closes nothing else
   else if (event.key === "p" && pointed) pin(pointed.figure, pointed.number);
 }
 

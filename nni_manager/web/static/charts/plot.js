@@ -1,5 +1,5 @@
-// Charts drawn by plotly: loaded once, when the first of them needs it; traces made of SVG alone, as the page's
-// policy allows neither WebGL's code made at run time nor anything from elsewhere.
+// Charts drawn by plotly, which is loaded once, for the first chart that needs it. Traces use only SVG: the page's
+// content security policy forbids code generated at run time, which WebGL traces need.
 
 import { colours, faded } from "./colours.js";
 import { plain } from "./formats.js";
@@ -10,7 +10,7 @@ import { settle } from "./whole_axes.js";
 
 let loading = null;
 
-// The library, or the reason why it is not there; after a failure the next call tries again.
+// Loads the library. After a failure the next call tries again.
 export function plotly(figure) {
   loading ??= load(figure.dataset.plotly ?? new URL("../plotly.min.js", import.meta.url).href).catch((error) => {
     loading = null;
@@ -29,19 +29,19 @@ function load(address) {
   });
 }
 
-// Where charts are dragged, phones scroll.
+// On phones a drag scrolls.
 export function isNarrow() {
   return matchMedia("(max-width: 40rem)").matches;
 }
 
-// The key of the results, in words.
+// The name of the result key.
 export function nameOf({ key }, usual = "result") {
   return key === "default" ? usual : key;
 }
 
-// Draws into the frame, and returns what makes an image of it. A point whose `customdata` is a trial's number leads to
-// that trial. `begun()`: called once, when the library draws the chart for the first time; where the figure has
-// `data-sketched`, that is when the reader reaches for it.
+// Draws into the frame, and returns an image exporter. A point whose `customdata` is a trial's number opens that trial.
+// `begun()`: called when the library first draws the chart; with `data-sketched` on the figure, that is at the reader's
+// first interaction.
 export async function plot(within, traces, layout, begun = () => {}) {
   const wanted = completed({ height: within.frame.body.clientHeight, ...layout });
   const draw = () => drawn(within, traces, wanted, begun);
@@ -66,7 +66,7 @@ async function drawn({ figure, frame, state }, traces, layout, begun) {
   return (format) => image(library, frame.body, format);
 }
 
-// What the library keeps of a chart that is not on the page any more.
+// Releases the library's data of charts that were removed from the page.
 export function release(body) {
   if (body.dataset.listens) window.Plotly.purge(body);
 }
@@ -89,7 +89,7 @@ function listen(library, { figure, frame, state }) {
   walk({ figure, frame, state }, () => pointsOf(frame.body), show);
 }
 
-// Every point that leads to a trial, from left to right.
+// Every point with a trial, from left to right.
 function pointsOf(body) {
   const found = [];
   (body.data ?? []).forEach(({ x, y, xaxis, yaxis, customdata, visible }, curveNumber) => {
@@ -112,7 +112,7 @@ async function image(library, element, format) {
   return blobOf(url);
 }
 
-// By hand, as the policy lets the page fetch nothing but its own addresses.
+// Decoded by hand, because the content security policy forbids fetching data URLs.
 function blobOf(url) {
   const [head, data] = [url.slice(5, url.indexOf(",")), url.slice(url.indexOf(",") + 1)];
   const type = head.split(";")[0];
@@ -120,12 +120,12 @@ function blobOf(url) {
   return new Blob([Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))], { type });
 }
 
-// Milliseconds since the epoch of a time as plotly writes it.
+// Milliseconds since the epoch of a time in plotly's format.
 export function utc(text) {
   return Date.parse(`${String(text).replace(" ", "T")}Z`);
 }
 
-// A layout with the look that all charts have.
+// A layout with the common style of all charts.
 export function completed(layout) {
   return merged(common(colours()), layout);
 }
@@ -146,7 +146,7 @@ function common(theme) {
   };
 }
 
-// An axis with its title; `more` wins over what is usual. `whole` in it: no ticks between whole numbers.
+// An axis with its title; `more` overrides the defaults. `whole` in it: no ticks between whole numbers.
 export function axis(title, more = {}) {
   const theme = colours();
   return {
@@ -160,7 +160,7 @@ export function axis(title, more = {}) {
   };
 }
 
-// An axis that is logarithmic where the reader wants it; `name`: of that wish in the address.
+// An axis that the reader can make logarithmic; `name`: of that setting in the address.
 export function choosableAxis(title, state, name, more = {}) {
   const isIt = isLog(state, name);
   const type = isIt ? "log" : "linear";

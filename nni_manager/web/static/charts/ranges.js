@@ -1,11 +1,11 @@
-// Filters of the address: "LOW..HIGH" with either side open, or choices "a,b", JSON where a plain word will not do.
+// Filters in the address: "LOW..HIGH" with optional ends, or choices "a,b", as JSON if plain text is ambiguous.
 
-// A range that contains both ends when they are written with six digits.
+// A range that contains both ends after rounding to six digits.
 export function range(low, high) {
   return `${rounded(low, Math.floor)}..${rounded(high, Math.ceil)}`;
 }
 
-// [low, high] with null for an open side, or null when the text is no range.
+// [low, high] with null for an open end, or null if the text is not a range.
 export function parsedRange(text) {
   const found = /^([^,"]*)\.\.([^,"]*)$/.exec(text ?? "");
   if (!found) return null;
@@ -17,17 +17,17 @@ export function choices(values) {
   return values.map((value) => (isPlain(value) ? value : JSON.stringify(value))).join(",");
 }
 
-// A list of names, in JSON where a comma or how it begins would be misread.
+// A list of names, as JSON if plain text is ambiguous.
 export function names(list) {
   return list.map((name) => (/,|^["[{]/.test(name) ? JSON.stringify(name) : name)).join(",");
 }
 
-// Whether a choice is among those of the text; without a text, every one is.
+// Whether a choice is in the text; an empty text contains all choices.
 export function includes(text, value) {
   return !text || `,${text},`.includes(`,${choices([value])},`);
 }
 
-// Of a word that neither reads as JSON nor has a separator.
+// Text that is neither JSON nor contains a separator.
 function isPlain(value) {
   if (typeof value !== "string" || value === "" || /[,"]|\.\./.test(value) || value.trim() !== value) return false;
   try {

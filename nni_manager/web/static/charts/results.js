@@ -1,4 +1,4 @@
-// The result of each trial with the best so far: by number, elapsed time or clock.
+// The result of each trial and the best so far: by number, elapsed time or clock time.
 
 import { run, without } from "./chart.js";
 import { colours, faded } from "./colours.js";
@@ -8,7 +8,7 @@ import { selectedIn } from "./opening.js";
 import { axis, choosableAxis, nameOf, plot, resultAxis, utc } from "./plot.js";
 import { range } from "./ranges.js";
 
-// How dark the spans of a density are, by how many trials they stand for.
+// Opacity of the spans of a density, by their number of trials.
 const SHADES = [0.18, 0.35, 0.6];
 
 export function mount(figure, { state }) {
@@ -17,7 +17,7 @@ export function mount(figure, { state }) {
     question: "results",
     axes: { x: "logx", y: "logy" },
     extra: () => view.zoom,
-    empty: ({ of, points }) => (points.number.length ? "" : without("result", of, "the first trial brings it")),
+    empty: ({ of, points }) => (points.number.length ? "" : without("result", of, "The first trial has not reported one")),
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);
@@ -46,7 +46,7 @@ function across({ title, type, whole }, state) {
   return choosableAxis(title, state, "logx", { whole, uirevision: title });
 }
 
-// What an x of the answer is on the axis: a number, a duration in the unit that fits, or a time of day.
+// Conversion of x for the axis: a number, a duration in a suitable unit, or a clock time.
 function horizontal({ points, best }, x) {
   const same = (value) => value;
   if (x === "clock") return { title: "end (UTC)", type: "date", of: same, back: utc };
@@ -56,7 +56,7 @@ function horizontal({ points, best }, x) {
   return { title, of: (value) => value / size, back: (value) => Number(value) * size };
 }
 
-// One trace for each status, as each has its colour and its shape.
+// One trace per status, each with its colour and symbol.
 function marks({ points }, scale, name) {
   const theme = colours();
   const groups = new Map();
@@ -80,7 +80,7 @@ function marks({ points }, scale, name) {
   });
 }
 
-// The steps of the best so far, as far to the right as there are trials.
+// The steps of the best so far, extended to the last trial.
 function best({ best, points, density }, scale) {
   const x = best.x.map(scale.of);
   const y = [...best.value];
@@ -114,7 +114,7 @@ function chosen({ points }, scale, state) {
   return [{ ...picked(points, indices, scale), ...look }];
 }
 
-// From lowest to highest result of each bucket; the darker, the more trials.
+// Lowest to highest result of each bucket; darker: more trials.
 function density({ density }, scale, isLogY) {
   if (!density) return [];
   const most = extent(density.count)?.[1] ?? 1;
@@ -142,7 +142,7 @@ function picked(points, indices, scale) {
   };
 }
 
-// A zoom asks for finer data where not all is shown; what is framed with the select tool is a filter by result.
+// If the data are sampled, a zoom requests finer data. A box selection filters by result.
 function listen(within, view) {
   const { frame, state } = within;
   frame.body.on("plotly_relayout", (change) => {

@@ -1,4 +1,4 @@
-// As much of a canvas's pen as our drawings use, which writes SVG.
+// The part of a canvas context that our drawings use, writing SVG.
 
 export class SvgPen {
   fillStyle = "#000";
@@ -34,7 +34,7 @@ export class SvgPen {
     this.#parts.push(`<rect ${box(x, y, width, height)} fill="none" ${this.#stroked()}/>`);
   }
 
-  // Behind the letters, as the same text is filled next.
+  // Outline behind the letters; the same text is filled next.
   strokeText(text, x, y) {
     this.#text(text, x, y, `fill="none" stroke-linejoin="round" ${this.#stroked()}`);
   }
@@ -43,7 +43,7 @@ export class SvgPen {
     this.#text(text, x, y, `fill="${this.fillStyle}"`);
   }
 
-  // A file of what was drawn.
+  // The drawing as a file.
   drawing(width, height, ground) {
     const size = `width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`;
     const style = 'font-family="system-ui, sans-serif" font-size="11"';

@@ -1,11 +1,11 @@
-// When each trial ran: lanes by place, coloured and patterned by status; below, how many ran at a time.
+// When each trial ran: a lane for each place, with colour and pattern by status; below, the number of running trials.
 
 import { run } from "./chart.js";
 import { colours, faded } from "./colours.js";
 import { duration, extent, moment, plain, short } from "./formats.js";
 import { axis, plot, utc } from "./plot.js";
 
-// Pixels: of a lane, around all lanes, and of the whole.
+// In pixels: height of a lane, margins around the lanes, total height.
 const [ROW, AROUND, LEAST, MOST] = [16, 170, 320, 720];
 
 export function mount(figure, { state }) {
@@ -13,7 +13,7 @@ export function mount(figure, { state }) {
   const chart = run(figure, state, {
     question: "timeline",
     extra: () => view.zoom,
-    empty: ({ bars }) => (bars.length ? "" : "No trial has begun yet: the first bar begins with the first trial."),
+    empty: ({ bars }) => (bars.length ? "" : "No trial has started yet."),
     draw: (answer, within) => draw(answer, within, view),
   });
   Object.assign(view, chart);
@@ -42,10 +42,10 @@ async function draw(answer, within, view) {
   });
   view.answer = answer;
   if (!figure.dataset.zooms) listen(figure, frame, view);
-  return { ...table(answer), title: "When each trial ran, and how many at a time", exporter };
+  return { ...table(answer), title: "When each trial ran, and how many at the same time", exporter };
 }
 
-// Where not all bars are there, the newest fill the chart; zooming out shows how many ran before.
+// If bars are sampled, the newest fill the chart; zooming out shows earlier numbers of running trials.
 function newest({ bars, shown, of }) {
   return shown < of ? { range: [bars[0].startMs, extent(bars.map(({ endMs }) => endMs))[1]] } : {};
 }
@@ -86,7 +86,7 @@ function concurrency({ concurrency }) {
   return {
     type: "scatter",
     mode: "lines",
-    name: "running at a time",
+    name: "running trials",
     showlegend: false,
     x: concurrency.t,
     y: concurrency.running,

@@ -1,12 +1,11 @@
-// The points of a chart by keyboard: arrows go from one to the next, Enter opens its trial, Escape leaves.
+// Keyboard access to the points of a chart: arrows move, Enter opens the trial, Escape leaves.
 
 import { number } from "./formats.js";
 import { follow, point } from "./opening.js";
 
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10 };
 
-// `points()`: {trial, x, y, and `at`: x in words, where a number would not say it} in their order. `show(point or null)`:
-// marks the one that is reached.
+// `points()`: ordered list of {trial, x, y, at: optional text for x}. `show(point or null)`: highlights a point.
 export function walk({ figure, frame, state }, points, show) {
   let at = -1;
   frame.body.addEventListener("keydown", (event) => {

@@ -1,4 +1,4 @@
-// What the report holds: answers about trials, by question; compressed, as text in the page.
+// Data of the report: answers about trials by question, compressed, as text in the page.
 
 async function unpacked(id) {
   const text = document.getElementById(id).textContent.trim();
@@ -10,15 +10,15 @@ async function unpacked(id) {
 // `asked`: a list of {question, choice, answer}; `charted`: chart → parameters that can be chosen.
 const held = JSON.parse(await unpacked("answers"));
 
-// The address of plotly's script, which the report holds as well.
+// The address of plotly's script, which the report contains, too.
 export async function plotlyAddress() {
   return URL.createObjectURL(new Blob([await unpacked("plotly")], { type: "text/javascript" }));
 }
 
-// What a question leaves to the reader's choice; all else in it is as when the report was made.
+// Parameters of a question that the reader can choose; all others are fixed at the creation of the report.
 const CHOSEN = ["parameter", "a", "b"];
 
-// The answer to what an address asks; undefined: the report does not have it.
+// The answer to an address; undefined: not in the report.
 export function answerTo(address) {
   const [path, query = ""] = address.split("?");
   const question = path.slice(path.lastIndexOf("/") + 1);

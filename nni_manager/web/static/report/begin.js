@@ -1,4 +1,4 @@
-// Draws the charts of a report out of what the report itself holds.
+// Draws the charts of a report from its own data.
 
 import * as curves from "../charts/curves.js";
 import * as distribution from "../charts/distribution.js";
@@ -24,5 +24,5 @@ for (const figure of document.querySelectorAll("[data-chart]")) {
     figure.append(`This chart could not be drawn: ${error.message}.`);
   }
 }
-await plotly({ dataset: { plotly: address } }).catch(() => {}); // what is printed cannot wait for it; charts say what fails
+await plotly({ dataset: { plotly: address } }).catch(() => {}); // printing cannot wait for it; charts show errors
 document.documentElement.dataset.drawn = "yes";

@@ -1,4 +1,4 @@
-// In place of the question about columns: those parameters that the report has charts of.
+// Replaces the request for columns: the parameters that the report has charts of.
 
 import { charted, columns } from "./answers.js";
 

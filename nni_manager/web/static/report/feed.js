@@ -1,5 +1,5 @@
-// In place of the page's feed: questions are answered from the report itself, once and whenever the reader chooses. A
-// chart is drawn when it is nearly in view, and before the report is printed.
+// Replaces the page's feed: the report's data answer each question, once and after each choice of the reader. A chart is
+// drawn shortly before it comes into view, and before printing.
 
 import { answerTo } from "./answers.js";
 
@@ -26,7 +26,7 @@ export class Feed {
   async refresh() {
     const answer = answerTo(this.#address());
     if (answer === this.#shown) return;
-    if (answer === undefined) return this.#handlers.fail("the report does not have it; the experiment's page does");
+    if (answer === undefined) return this.#handlers.fail("the report does not contain these data; open the experiment's page");
     this.#shown = answer;
     try {
       await this.#handlers.answer(answer);

@@ -1,3 +1,3 @@
-// In place of the page's live values: a report does not change.
+// Replaces the page's live values: a report does not change.
 
 export const live = { onRevision: () => () => {} };

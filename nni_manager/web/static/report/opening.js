@@ -1,4 +1,4 @@
-// In place of the way to a trial's page: to its row, where the report has one.
+// Replaces the link to a trial's page: scrolls to its row, if the report has one.
 
 export function addressOf(_, number) {
   return `#trial-${number}`;
@@ -12,7 +12,7 @@ export function open(figure, number) {
   follow(figure, null, number);
 }
 
-// The report's row has all that a card would say.
+// The report's row contains everything that a card would show.
 export function point() {}
 
 export function selectedIn() {

@@ -1,5 +1,5 @@
-// In place of the page's address: what the reader chooses in charts, kept while the report is open. Filters are as when
-// the report was made.
+// Replaces the page's address: settings of the charts, kept while the report is open. Filters are fixed at the creation of
+// the report.
 
 const CHOICES = new Set(["effect", "a", "b", "logy", "logx", "logstep", "logn", "logox", "logoy", "ox", "oy"]);
 const callbacks = new Set();

@@ -1,1 +1,1 @@
-"""The controllers of training jobs, and the smaller ones a cluster always has."""
+"""The controllers of training jobs, and small controllers of every cluster."""

@@ -28,7 +28,7 @@ class AdaptDLJobController(Controller):
         return self.verbs.all(PODS, namespace, labels=label)
 
     def reallocate(self, namespace: str, name: str, replicas: int) -> None:
-        """What the allocator does when the cluster changes."""
+        """Change the allocation, as the allocator does when the cluster changes."""
         assert self.kind is not None
         job = self.verbs.get(self.kind, namespace, name)
         self._patch(job, {"allocation": self._nodes(replicas)})
@@ -176,7 +176,7 @@ def _page(refused: refusals.Refused) -> str:
 
 
 def _is_moved(pod: Object, allocation: list[str]) -> bool:
-    """A pod that is merely lost does not count: while others of its group are there, only the allocator starts anew."""
+    """Whether the group restarts. A lost pod does not count: while others remain, only the allocator restarts it."""
     told = pod["metadata"]["annotations"]
     return (
         int(told["adaptdl/replicas"]) != len(allocation)

@@ -1,4 +1,4 @@
-"""How tasks and frameworks end: completion codes of FrameworkController, and what is tried again."""
+"""Ends of tasks and frameworks: completion codes of FrameworkController, and retries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def attempt_over() -> Completion:
 
 
 def not_created(refused: Refused) -> Completion | None:
-    """The end of a task without a pod; None: it is tried again, as that may pass."""
+    """The end of a task whose pod cannot be created; None: retry, because the cause may pass."""
     diagnostics = f"Failed to create Pod: {json.dumps({'ErrStatus': refused.status()}, separators=(',', ':'))}"
     if "exceeded quota" in refused.message or "object provided is unrecognized" in refused.message:
         return None
@@ -59,7 +59,7 @@ def not_created(refused: Refused) -> Completion | None:
 
 
 def triggered(ended: Completion, message: str, role: str, index: int) -> Completion:
-    """The end of the whole, by that of one task."""
+    """The end of the framework, caused by one task."""
     kept = {name: value for name, value in ended.items() if name != "pod"}
     return {**kept, "trigger": {"message": message, "taskRoleName": role, "taskIndex": index}}
 
@@ -70,7 +70,7 @@ def of_pod(pod: Object) -> Completion:
         return {**succeeded(), "pod": {"containers": containers}}
     told = {name: pod["status"][name] for name in ("reason", "message") if pod["status"].get(name)}
     shown = {**told, "containers": containers}
-    if told.get("reason") == "Evicted":  # the first pattern of the config that comes with it
+    if told.get("reason") == "Evicted":  # the first pattern of its default config
         diagnostics = f"Pod failed: PodPattern matched: {json.dumps(shown, separators=(',', ':'))}"
         return {**_failed(-1000, "PodEvicted", ["Transient"], diagnostics), "pod": shown}
     codes = [each["code"] for each in containers if each["code"]]
@@ -95,7 +95,7 @@ def _containers(pod: Object) -> list[dict[str, Any]]:
 
 
 def retried(policy: Object, counted: Object, ended: Completion) -> bool:
-    """Whether there is another attempt; `counted` is what is written of that."""
+    """Whether another attempt follows; `counted`: its counters in the status."""
     most, attributes = policy.get("maxRetryCount", 0), ended["type"]["attributes"]
     if ended["type"]["name"] == "Succeeded":
         again, accountable = most == -2, False

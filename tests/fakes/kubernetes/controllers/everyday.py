@@ -1,4 +1,4 @@
-"""The small controllers every cluster has: what a namespace holds from the start, claims that get their storage."""
+"""Small controllers of every cluster: initial objects of a namespace, binding of claims."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Everyday:
         self._verbs.store.put(CLAIMS.key, (namespace, name), {**claim, "spec": spec, "status": status})
 
     async def _note_logs(self) -> None:
-        """So that it is known when a line was written."""
+        """Poll the logs, to record when lines were written."""
         while True:
             for life in list(self._cluster.nodes.lives.values()):
                 for name in list(life.running):

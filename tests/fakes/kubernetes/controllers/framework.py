@@ -1,6 +1,6 @@
 """The controller of Framework: FrameworkController 1.0.1.
 
-Every step is written before the next one is made, so that a watch sees what it would see of the real one.
+Every step is written before the next one, so that a watch sees the same events as with the real one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class FrameworkController(Controller):
     api_version, kind_name = "frameworkcontroller.microsoft.com/v1", "Framework"
 
     def owner(self, obj: Object) -> str | None:
-        """Pods are owned by the attempt's config map, and labelled with framework, role and task."""
+        """Pods are owned by the attempt's config map, and have labels for framework, role and task."""
         labels = obj["metadata"].get("labels") or {}
         return labels.get("FC_FRAMEWORK_NAME") or super().owner(obj)
 
@@ -52,7 +52,7 @@ class FrameworkController(Controller):
             self.verbs.update(self.kind, job["metadata"]["namespace"], job["metadata"]["name"], changed)
 
     def _begin(self, job: Object) -> None:
-        """The first write fills in what the spec leaves out."""
+        """The first write fills in defaults of the spec."""
         spec = copied(job["spec"])
         spec.setdefault("description", "")
         spec.setdefault("retryPolicy", {"fancyRetryPolicy": False, "maxRetryCount": 0})
@@ -135,7 +135,7 @@ class FrameworkController(Controller):
                     return self._end(status, ended)
 
     def _advance(self, job: Object, status: Object, role: Object, task: Object) -> None:
-        """One task, one step."""
+        """One step of one task."""
         state, attempt = task["state"], task["attemptStatus"]
         pod = self._pod(job, attempt)
         if state == "AttemptCreationPending":
@@ -189,7 +189,7 @@ class FrameworkController(Controller):
             _move(task, "Completed")
 
     def _verdict(self, job: Object, status: Object, role: Object, task: Object) -> Object | None:
-        """Whether the attempt of the whole is over now that a task is."""
+        """Whether the end of a task ends the framework's attempt."""
         spec = next(each for each in job["spec"]["taskRoles"] if each["name"] == role["name"])
         policy, ended = spec["frameworkAttemptCompletionPolicy"], task["attemptStatus"]["completionStatus"]
         done = [each for each in role["taskStatuses"] if each["state"] == "Completed"]
@@ -230,7 +230,7 @@ class FrameworkController(Controller):
             _move(status, "AttemptDeleting")
 
     def _settle_tasks(self, status: Object) -> None:
-        """Tasks that were still at work ended with the attempt."""
+        """End the remaining tasks with the attempt."""
         for _, task in _tasks(status):
             if task["state"] != "Completed":
                 attempt = task["attemptStatus"]

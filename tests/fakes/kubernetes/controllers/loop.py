@@ -1,4 +1,4 @@
-"""The loop of a controller: objects that changed are looked at, each as a whole, until nothing is left to do."""
+"""The loop of a controller: processes each changed object until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Calls `look` for each object of one kind that changed, or with a pod that did."""
+    """Calls `look` for each changed object of a kind, and for each object with a changed pod."""
 
     api_version = ""
     kind_name = ""
@@ -27,7 +27,7 @@ class Controller:
         self._due: dict[tuple[str, str], None] = {}
         self._wake = asyncio.Event()
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
-        #: Nothing is done while this is set: a controller that is down.
+        #: If set, the controller is down and does nothing.
         self.paused = False
 
     @property
@@ -35,11 +35,11 @@ class Controller:
         return self.verbs.kinds.by_name(self.api_version, self.kind_name)
 
     def look(self, job: Object) -> None:
-        """Do what is next for one object."""
+        """Take the next step for one object."""
         raise NotImplementedError
 
     def owner(self, obj: Object) -> str | None:
-        """The name of the job that another object is of."""
+        """The name of the job that owns another object."""
         for reference in obj["metadata"].get("ownerReferences") or []:
             if reference["kind"] == self.kind_name and reference["apiVersion"] == self.api_version:
                 return str(reference["name"])
@@ -63,7 +63,7 @@ class Controller:
         self._wake.set()
 
     def later(self, job: Object, seconds: float) -> None:
-        """Look again then."""
+        """Look again at this time."""
         address = (job["metadata"]["namespace"], job["metadata"]["name"])
         if (old := self._timers.get(address)) is not None:
             old.cancel()
@@ -85,7 +85,7 @@ class Controller:
                 self.refused(job, refused)
 
     def refused(self, job: Object, refused: refusals.Refused) -> None:
-        """The server did not do what the controller wanted."""
+        """Record that the server refused a request of the controller."""
         if refused.code == 409:
             self.enqueue(job["metadata"]["namespace"], job["metadata"]["name"])
         else:
@@ -104,7 +104,7 @@ class Controller:
         self._wake.set()
 
     def pods(self, job: Object) -> list[Object]:
-        """Those it controls."""
+        """The pods that it controls."""
         uid = job["metadata"]["uid"]
         return [
             pod
@@ -114,7 +114,7 @@ class Controller:
 
 
 def reference(owner: Object) -> Object:
-    """To the controller of what it makes."""
+    """Owner reference to the controlling object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -126,6 +126,6 @@ def reference(owner: Object) -> Object:
 
 
 def exit_codes(pod: Object) -> dict[str, int]:
-    """Of the containers that have ended."""
+    """Exit codes of ended containers."""
     told = (pod.get("status") or {}).get("containerStatuses") or []
     return {each["name"]: each["state"]["terminated"]["exitCode"] for each in told if "terminated" in each["state"]}

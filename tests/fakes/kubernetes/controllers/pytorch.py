@@ -12,7 +12,7 @@ _WAIT_FOR_MASTER = (
 
 
 class PyTorchJobController(TrainingController):
-    """Each process learns of the master and of its own rank; workers wait for the master's name."""
+    """Each process gets the master's address and its rank; workers wait until the master's name resolves."""
 
     kind_name = "PyTorchJob"
     replicas_field = "pytorchReplicaSpecs"
@@ -56,7 +56,7 @@ class PyTorchJobController(TrainingController):
         return ("Master" if "Master" in self.roles(job) else "Worker"), 0
 
     def is_restarting(self, job: Object, role: str, pod: Object) -> bool:
-        """Failed pods of any other policy than Never are said to restart, whether or not anybody does so."""
+        """Failed pods with a policy other than Never are reported as restarting, whether or not they restart."""
         return self.restart_policy(self.roles(job)[role]) != "Never"
 
     def empty_status(self, job: Object, role: str) -> Object:

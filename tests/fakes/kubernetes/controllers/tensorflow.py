@@ -9,7 +9,7 @@ from tests.fakes.kubernetes.store import Object
 
 
 class TFJobController(TrainingController):
-    """Each process learns of all others through TF_CONFIG."""
+    """Each process gets the addresses of all others in TF_CONFIG."""
 
     kind_name = "TFJob"
     replicas_field = "tfReplicaSpecs"
@@ -18,7 +18,7 @@ class TFJobController(TrainingController):
 
     def environment(self, job: Object, role: str, index: int) -> list[dict[str, str]]:
         if len(self.addresses(job)) == 1:
-            return []  # a job of one process is not distributed
+            return []  # a job with one process is not distributed
         namespace = job["metadata"]["namespace"]
         cluster = {
             each.lower(): [
@@ -46,7 +46,7 @@ class TFJobController(TrainingController):
         return super().succeeded(job, pods)
 
     def _leader_ran(self, job: Object, pods: dict[tuple[str, int], Object]) -> bool:
-        """Without a chief, any worker that runs makes the job run."""
+        """Without a chief, any running worker makes the job running."""
         if self.leader(job)[0] != "Worker":
             return super()._leader_ran(job, pods)
         return any(role == "Worker" and pod["status"].get("phase") == "Running" for (role, _), pod in pods.items())

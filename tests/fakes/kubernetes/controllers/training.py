@@ -1,4 +1,4 @@
-"""What the controllers of TFJob and PyTorchJob share: the training operator 1.7 and 1.8."""
+"""Common part of the controllers of TFJob and PyTorchJob: the training operator 1.7 and 1.8."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainingController(Controller):
             self._reconcile(job, status)
         self._write(job, status)
 
-    # what the kinds differ in
+    # differences of the kinds
 
     def environment(self, job: Object, role: str, index: int) -> list[dict[str, str]]:
         raise NotImplementedError
@@ -71,7 +71,7 @@ class TrainingController(Controller):
         pod = pods.get(self.leader(job))
         return pod is not None and pod["status"].get("phase") == "Succeeded"
 
-    # what they share
+    # common part
 
     def roles(self, job: Object) -> dict[str, Object]:
         return dict(job["spec"][self.replicas_field])
@@ -176,7 +176,7 @@ class TrainingController(Controller):
 
     @property
     def _overridden(self) -> str:
-        """Release 1.7 spells it otherwise."""
+        """Release 1.7 spells it differently."""
         is_old = self.cluster.settings.operator_version.startswith("v1.7")
         return "SettedPodTemplateRestartPolicy" if is_old else "SetPodTemplateRestartPolicy"
 
@@ -217,18 +217,18 @@ class TrainingController(Controller):
         return not self.is_restarting(job, role, pod)
 
     def is_restarting(self, job: Object, role: str, pod: Object) -> bool:
-        """Whether a failed pod is no end of the job."""
+        """Whether a failed pod does not end the job."""
         return self._may_restart(self.roles(job)[role], pod)
 
     def _may_restart(self, replica: Object, pod: Object) -> bool:
-        """ExitCode alone makes a new pod; what a kubelet restarts stays in its pod."""
+        """Only the policy ExitCode creates a new pod; kubelet restarts keep the pod."""
         if self.restart_policy(replica) != "ExitCode":
             return False
         code = exit_codes(pod).get(self.container_name, 1 if pod["status"].get("reason") != "Evicted" else 137)
         return code >= 128
 
     def _restart(self, job: Object, status: Object, pods: dict[tuple[str, int], Object]) -> str:
-        """Failed pods that are to be made anew are deleted; the role of one of them."""
+        """Delete failed pods that must be recreated; returns the role of one of them."""
         found = ""
         for (role, index), pod in list(pods.items()):
             if pod["status"].get("phase") != "Failed" or not self.is_restarting(job, role, pod):
@@ -263,7 +263,7 @@ class TrainingController(Controller):
         if restarts > limit or (failed and restarts >= limit):
             told = f"{self.kind_name} {name} has failed because it has reached the specified backoff limit"
             self._count(job, status, pods)
-            for pod in pods.values():  # whatever cleanPodPolicy says, and before the job says that it has failed
+            for pod in pods.values():  # regardless of cleanPodPolicy, and before the job is reported as failed
                 self.verbs.delete(PODS, job["metadata"]["namespace"], pod["metadata"]["name"])
             self._finish(job, status, "Failed", told)
             return True
@@ -298,7 +298,7 @@ class TrainingController(Controller):
         self.verbs.event(job, f"{self.kind_name}{kind}", message, event, source=self.operator_name)
 
     def _after(self, job: Object, status: Object) -> None:
-        """Pods are cleaned up as said, and the job itself when its time has come."""
+        """Clean up pods by the policy, and the job after its TTL."""
         policy = job["spec"].get("runPolicy") or {}
         clean = policy.get("cleanPodPolicy") or "None"
         for pod in self.pods(job):
@@ -308,7 +308,7 @@ class TrainingController(Controller):
                     self.verbs.delete(PODS, namespace, name)
                 if self.verbs.find(SERVICES, namespace, name):
                     self.verbs.delete(SERVICES, namespace, name)
-        if self._is(status, "Succeeded"):  # as the operator has it, whatever still runs is called succeeded now
+        if self._is(status, "Succeeded"):  # like the operator, count running pods as succeeded now
             for told in (status.get("replicaStatuses") or {}).values():
                 if told.get("active"):
                     told["succeeded"] = told.get("succeeded", 0) + told.pop("active")

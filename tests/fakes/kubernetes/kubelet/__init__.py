@@ -1,1 +1,1 @@
-"""Runs pods: a node with processes of this machine as its containers."""
+"""Runs pods: a node whose containers are local processes."""

@@ -1,6 +1,6 @@
-"""The barrier of FrameworkController's examples: waits until every task has an address, and writes those down.
+"""The barrier of FrameworkController's examples: waits until every task has an address, and writes the addresses.
 
-Run by the fake's nodes in place of the image `frameworkcontroller/frameworkbarrier`, as a script of its own.
+The fake's nodes run this script instead of the image `frameworkcontroller/frameworkbarrier`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a container of a pod is started: its command, its environment, its folders."""
+"""Start of a pod's container: command, environment and folders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Containers:
         self._rewritten: set[str] = set()
 
     def found(self, spec: Object, status: ContainerStatus) -> Running | None:
-        """A container that runs since before the server was started anew."""
+        """A container that has been running since before the server's restart."""
         return Process.found(self._run_folder(status)) if status.running else None
 
     def start(self, pod: Object, spec: Object, status: ContainerStatus) -> Running:
@@ -50,7 +50,7 @@ class Containers:
         return Process.start(self._run_folder(status), command)
 
     def command(self, pod: Object, spec: Object, argv: list[str], log_path: Path) -> Command:
-        """`argv` as it would run in the container."""
+        """`argv` resolved for the container."""
         own, paths = self._own_folder(spec["name"]), self._paths(spec)
         variables = self._environment(pod, spec, paths)
         argv = [paths.of(environment.expanded(word, variables)) for word in argv]
@@ -64,7 +64,7 @@ class Containers:
         return Command(rooted, variables, own / "root", log_path)
 
     def _root(self) -> list[Step]:
-        """The image, the pod's own folder and its volumes, the fake's commands, and what tests share with all pods."""
+        """The image, the pod's folder and volumes, the fake's commands, and folders shared by tests."""
         folder = self._cluster.settings.folder
         shown = [self._folder, *self._volumes.values(), *self._cluster.shared]
         commands = [("read", str(one), str(one)) for one in (names.commands(folder), names.hosts(folder))]
@@ -108,7 +108,7 @@ class Containers:
                 folder = folder / mount["subPath"].strip("/")
                 if not folder.exists():
                     folder.mkdir(parents=True)
-            if mount["mountPath"].rstrip("/") != "/dev/shm":  # the container's own does as well
+            if mount["mountPath"].rstrip("/") != "/dev/shm":  # the container's own suffices
                 mounts[mount["mountPath"]] = folder
         message = spec.get("terminationMessagePath", "/dev/termination-log")
         mounts[message] = self._own_folder(spec["name"]) / "termination-log"
@@ -117,7 +117,7 @@ class Containers:
         return found
 
     def _rewrite(self, spec: Object, paths: Paths) -> None:
-        """Scripts of config maps and secrets know paths of the container; once, as what they hold is then of here."""
+        """Rewrite container paths in scripts of config maps and secrets, once."""
         for name in {mount["name"] for mount in spec.get("volumeMounts") or []} - self._rewritten:
             if (self._volumes[name] / VOLUME_OF_FILES).exists():
                 self._rewritten.add(name)

@@ -14,11 +14,11 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.][-A-Za-z0-9_.]*)\)")
 
 
 class NotConfigured(Exception):
-    """Something a container refers to is not there (yet): CreateContainerConfigError."""
+    """A container refers to a missing object: CreateContainerConfigError."""
 
 
 def expanded(text: str, known: dict[str, str]) -> str:
-    """`$(NAME)` where it is known; `$$` is `$`."""
+    """Replace known `$(NAME)`; `$$` becomes `$`."""
 
     def found(match: re.Match[str]) -> str:
         return "$" if match[0] == "$$" else known.get(match[1], match[0])
@@ -27,7 +27,7 @@ def expanded(text: str, known: dict[str, str]) -> str:
 
 
 def declared(verbs: Verbs, pod: Object, container: Object) -> dict[str, str]:
-    """What `envFrom` and `env` say, in that order."""
+    """Variables of `envFrom`, then of `env`."""
     namespace = pod["metadata"]["namespace"]
     result: dict[str, str] = {}
     for source in container.get("envFrom") or []:

@@ -31,7 +31,7 @@ class Execs:
         self._open: set[web.WebSocketResponse] = set()
 
     async def break_all(self) -> None:
-        """Every connection ends in the middle; what was started ends with it."""
+        """Cut all connections; their processes end."""
         for socket in list(self._open):
             await socket.close(code=1011)
 
@@ -84,7 +84,7 @@ class Execs:
         try:
             await asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED)
             if reading.done() and not ended.done():
-                _kill(process)  # the client is gone
+                _kill(process)  # the client has disconnected
             code = await ended
             await self._tell(socket, _exited(code))
         finally:
@@ -115,7 +115,7 @@ class Execs:
         return next((each["restartCount"] for each in told if each["name"] == spec["name"]), 0)
 
     async def _read(self, socket: web.WebSocketResponse, process: asyncio.subprocess.Process) -> None:
-        """Input, until the other side goes away."""
+        """Forward input until the client disconnects."""
         async for message in socket:
             if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
                 continue
@@ -164,7 +164,7 @@ def _exited(code: int) -> dict[str, Any]:
 
 
 def _failed_to_start(why: str) -> dict[str, Any]:
-    """A real runtime tells this as an InternalError, without an exit code."""
+    """A real runtime reports this as an InternalError without an exit code."""
     message, details = f"Internal error occurred: {why}", {"causes": [{"message": why}]}
     return {
         "metadata": {},

@@ -1,8 +1,8 @@
-"""`python -m tests.fakes.kubernetes.kubelet.fork_server`: trial runners without the start of an interpreter each.
+"""`python -m tests.fakes.kubernetes.kubelet.fork_server`: trial runners without an interpreter start each.
 
-A line of JSON on standard input (`number`, `environment`, `folder`, `log`) is a process that does what
-``python3 runner.pyz`` does with that environment: it is forked from this one, which has imported `trial_runner`.
-Lines on standard output say its `pid`, and later its `code`. The end of the input ends all of them.
+Each line of JSON on standard input (`number`, `environment`, `folder`, `log`) forks a process that does the same as
+``python3 runner.pyz`` with that environment. This process has already imported `trial_runner`. Lines on standard output
+contain its `pid`, and later its `code`. The end of the input ends all processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
 def main() -> None:
-    gc.freeze()  # what is shared with the forks stays shared
+    gc.freeze()  # shared memory stays shared with the forks
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -67,7 +67,7 @@ def _fork(asked: Mapping[str, Any]) -> int:
 
 
 def _become(asked: Mapping[str, Any]) -> None:
-    """A process of its own session, with nothing of the server."""
+    """Fork a process with its own session, without the server's state."""
     signal.set_wakeup_fd(-1)
     for number in _PASSED_ON:
         signal.signal(number, signal.SIG_DFL)

@@ -1,5 +1,4 @@
-"""Containers that are forks of one process which has imported the trial runner: real runners, hundreds of which start
-on a small machine."""
+"""Containers as forks of one process with an imported trial runner: hundreds of real runners on a small machine."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _LIMIT = 1 << 20
 
 
 class Forks:
-    """Those of one cluster. The process that is forked starts with the first of them."""
+    """The forks of one cluster. The forked process starts with the first of them."""
 
     def __init__(self) -> None:
         self._running: dict[int, Forked] = {}
@@ -81,7 +80,7 @@ class Forks:
 
 
 class Forked:
-    """One of them, as its pod needs it."""
+    """A forked container."""
 
     def __init__(self, number: int) -> None:
         self.id = f"forked://{number}"
@@ -89,7 +88,7 @@ class Forked:
         self._pid = 0
         self._code = 0
         self._ended = asyncio.Event()
-        #: Sent before it was known to whom.
+        #: Signals sent before the pid was known.
         self._signals: list[int] = []
 
     def begin(self, pid: int) -> None:
@@ -109,11 +108,11 @@ class Forked:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """What its command left in other sessions ends by itself."""
+        """Nothing to do: leftovers of its command in other sessions exit on their own."""
         self._send(signal.SIGKILL)
 
     def reap(self) -> None:
-        """The process that was forked does that."""
+        """Nothing to do: the forked process reaps it."""
 
     def _send(self, number: int) -> None:
         if not self._pid:

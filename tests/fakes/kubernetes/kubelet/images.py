@@ -1,4 +1,4 @@
-"""Images: there are none, but some can be made impossible to pull."""
+"""Simulated images; tests can make the pull of an image fail."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.fakes.own_root import Step
 
 _BARRIER = Path(__file__).with_name("barrier.py")
 _BARRIER_INSIDE = "/opt/frameworkbarrier.py"
-#: What images of the fake's own have.
+#: Prefix of the fake's own images.
 OWN: tuple[Step, ...] = (("read", str(_BARRIER), _BARRIER_INSIDE),)
 
 
 def entry_point(image: str) -> list[str]:
-    """What an image starts when its container says no command; the few that are known."""
+    """The default command of an image, for a few known images."""
     if image.partition(":")[0] != "frameworkcontroller/frameworkbarrier":
         return []
     script = _BARRIER_INSIDE if roots.works() else str(_BARRIER)
@@ -33,19 +33,19 @@ def entry_point(image: str) -> list[str]:
 
 
 class NotPulled(Exception):
-    """In the words of a container runtime."""
+    """A failed pull, with a container runtime's message."""
 
 
 @dataclass
 class Images:
-    """What cannot be pulled, and what needs a secret."""
+    """Images that cannot be pulled, or need a secret."""
 
     verbs: Verbs
     #: Regular expression of image names → the error.
     broken: dict[str, str] = field(default_factory=dict)
     #: Registry host → user and password that a pull secret must have.
     private: dict[str, tuple[str, str]] = field(default_factory=dict)
-    #: Seconds a pull takes.
+    #: Duration of a pull in seconds.
     slow: float = 0.0
 
     def present(self, container: Object) -> bool:

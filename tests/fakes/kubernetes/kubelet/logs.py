@@ -1,4 +1,4 @@
-"""Logs of containers: what their processes wrote."""
+"""Logs of containers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Logs:
             raise refusals.bad_request(told)
 
     def _start(self, request: web.Request, path: Path) -> tuple[bytes, int]:
-        """What is there already, and where that ends."""
+        """The current log, and the offset of its end."""
         data = path.read_bytes() if path.exists() else b""
         end = len(data)
         since = requests.whole(request, "sinceSeconds")
@@ -108,9 +108,9 @@ class Logs:
         sent: int,
         times: Times | None,
     ) -> None:
-        """Until the container has ended and all was sent."""
+        """Follow the log until the container has ended and everything is sent."""
         breaks = self._cluster.log_breaks
-        with path.open("rb") as file:  # stays readable when the pod's folder goes
+        with path.open("rb") as file:  # stays readable after the pod's folder is removed
             file.seek(at)
             while limit is None or sent < limit:
                 over = self._is_over(target, pod, container, path)

@@ -1,4 +1,4 @@
-"""Names of pods: there is no DNS, but `nslookup` in a pod finds the address of another."""
+"""Names of pods: without DNS, only `nslookup` in a pod finds another pod's address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ echo "Address 1: $found"
 
 
 def commands(folder: Path) -> Path:
-    """A folder for `PATH`; made once."""
+    """A folder for `PATH`; created once."""
     found = folder / "bin"
     if not found.exists():
         found.mkdir()
@@ -25,7 +25,7 @@ def commands(folder: Path) -> Path:
 
 
 def hosts(folder: Path) -> Path:
-    """The file of all names; made once."""
+    """The file of all names; created once."""
     found = folder / "hosts"
     found.touch()
     return found

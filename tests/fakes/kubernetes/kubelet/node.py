@@ -28,7 +28,7 @@ class Nodes:
         self.lives: dict[str, PodLife] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
-        #: A regular expression of pod names that fit nowhere → the scheduler's words.
+        #: Regular expression of unschedulable pod names → the scheduler's message.
         self.unschedulable: dict[str, str] = {}
         self._used_ips = 1
 
@@ -44,7 +44,7 @@ class Nodes:
             stop()
 
     async def close(self) -> None:
-        """All that runs ends with the cluster."""
+        """End all pods with the cluster."""
         started = [each for life in self.lives.values() for each in life.running.values()]
         for task in list(self._tasks.values()):
             task.cancel()
@@ -54,7 +54,7 @@ class Nodes:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def lose(self, name: str) -> None:
-        """As when the machine is gone: NotReady, taints, and the end of its pods without their say."""
+        """Lose the machine: NotReady, taints, and removal of its pods without their status."""
         self._cluster.lost_nodes.add(name)
         self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
         for pod in self._verbs.all(PODS, fields=f"spec.nodeName={name}"):
@@ -201,7 +201,7 @@ class Nodes:
 
 
 def requests(pod: Object) -> dict[str, float]:
-    """The sum over its containers, or the most of an init container."""
+    """The sum over its containers, or the maximum of an init container."""
     total: dict[str, float] = {"pods": 1.0}
     for container in pod["spec"]["containers"]:
         for name, value in ((container.get("resources") or {}).get("requests") or {}).items():

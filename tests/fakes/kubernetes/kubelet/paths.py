@@ -1,7 +1,7 @@
-"""Paths of a container as paths of this machine: there is no root and no mount, so that texts are rewritten.
+"""Paths of a container as local paths: without a separate root and mounts, texts are rewritten.
 
-A mount path is replaced wherever it stands as a path of its own in commands, arguments, environment, working folders,
-and the files of config maps and secrets.
+A mount path is replaced wherever it occurs as a whole path in commands, arguments, environment, working folders, and
+the files of config maps and secrets.
 """
 
 from __future__ import annotations

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from tests.fakes.kubernetes.cluster import Cluster
 
 log = logging.getLogger(__name__)
-#: Seconds between a node's word of how a pod ended and the pod's removal, in which controllers see it.
+#: Seconds between a pod's final status and its removal, in which controllers see it.
 _SEEN_S = 0.05
 
 
 class Ended(Exception):
-    """The pod is over: it was deleted, evicted, or its time is up."""
+    """The pod has ended: deleted, evicted, or over its deadline."""
 
 
 class PodLife:
-    """What a kubelet does with one pod."""
+    """A kubelet's handling of one pod."""
 
     def __init__(self, cluster: Cluster, pod: Object, ip: str) -> None:
         self._cluster, self._verbs = cluster, cluster.verbs
@@ -44,7 +44,7 @@ class PodLife:
         self._phase = "Pending"
         self._init = self._known(status.get("initContainerStatuses"), "initContainers")
         self._containers = self._known(status.get("containerStatuses"), "containers")
-        #: Why containers ended that were made to: reason and message by container name.
+        #: Reason and message of killed containers, by container name.
         self.causes: dict[str, str] = {}
         self.running: dict[str, Running] = {}
         #: Wakes everything that waits.
@@ -55,7 +55,7 @@ class PodLife:
 
     @property
     def starter(self) -> Containers | None:
-        """Once its volumes are there: how commands are started in it."""
+        """Starts its commands; set after its volumes are mounted."""
         return self._starter
 
     def fail(self, reason: str, message: str) -> None:
@@ -75,7 +75,7 @@ class PodLife:
             await asyncio.sleep(_SEEN_S)
         pod = self._pod()
         if pod is not None and "deletionTimestamp" not in pod["metadata"]:
-            await self.over.wait()  # a pod that is over stays until it is deleted
+            await self.over.wait()  # an ended pod stays until it is deleted
             await self._end()
         self._gone()
 
@@ -96,7 +96,7 @@ class PodLife:
                 timer.cancel()
 
     def _reject(self, pod: Object, reason: str, message: str) -> None:
-        """Not admitted: its status says why, and has no word of a container."""
+        """Refuse the pod: its status has the reason, but no container statuses."""
         told = {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "startTime": now()}
         kept = {name: value for name, value in pod["status"].items() if name == "qosClass"}
         self._phase = "Failed"
@@ -147,7 +147,7 @@ class PodLife:
         self._close("Succeeded" if all(each.exit_code == 0 for each in self._containers) else "Failed")
 
     async def _watch_over(self, work: list[asyncio.Task[None]]) -> None:
-        """Containers that wait for something are not waited for when the pod is over."""
+        """Run its containers; waiting ones do not delay the pod's end."""
         await self.over.wait()
         await self._stop_running()
         for task in work:
@@ -163,7 +163,7 @@ class PodLife:
             await self._back_off(spec, status)
 
     async def _run_once(self, spec: Object, status: ContainerStatus) -> None:
-        """From its image to its exit code."""
+        """Run a container from pull to exit code."""
         running = self._starter.found(spec, status) if self._starter else None
         if running is None:
             running = await self._start(spec, status)
@@ -233,7 +233,7 @@ class PodLife:
         self._verbs.event(pod, "Pulled", f'Successfully pulled image "{image}" in 10ms')
 
     async def _back_off(self, spec: Object, status: ContainerStatus) -> None:
-        """Before a container is started again."""
+        """Wait before a container restart."""
         seconds = self._cluster.settings.back_off * min(2**status.restarts, 30)
         status.again()
         if status.restarts > 1:
@@ -248,7 +248,7 @@ class PodLife:
             status.waits("PodInitializing")
 
     async def _pause(self, seconds: float) -> None:
-        """A wait that ends early when something changes, and the pod with it when it is over."""
+        """Wait; a change ends the wait early. Raises Ended if the pod has ended."""
         self.changed.clear()
         waits = [asyncio.ensure_future(event.wait()) for event in (self.over, self.changed)]
         try:
@@ -300,7 +300,7 @@ class PodLife:
         self._publish()
 
     def _gone(self) -> None:
-        """The last the node says of a pod: it may be removed."""
+        """Report the pod's end to the server, which may then remove it."""
         pod = self._pod()
         if pod is not None and "deletionTimestamp" in pod["metadata"]:
             metadata = {**pod["metadata"], "deletionGracePeriodSeconds": 0}
@@ -322,7 +322,7 @@ class PodLife:
         self._verbs.set_status(PODS, self._namespace, self._name, status)
 
     def _pod(self) -> Object | None:
-        """Another pod of the same name is another pod."""
+        """Whether the server still has this pod, not another with the same name."""
         found = self._verbs.find(PODS, self._namespace, self._name)
         return found if found is not None and found["metadata"]["uid"] == self._uid else None
 

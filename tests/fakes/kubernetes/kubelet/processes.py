@@ -1,4 +1,4 @@
-"""A container's processes: started, watched, signalled, and found again by a server that was started anew."""
+"""A container's processes: started, watched, signalled, and found again by a restarted server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-#: The first process of a container. It writes the exit code down, so that it is known even when the server was away.
+#: The first process of a container. It writes the exit code to a file, for the case that the server is away.
 _FIRST = """
 env --default-signal=INT,QUIT "$@" </dev/null &
 child=$!
@@ -29,7 +29,7 @@ KILLED = 137
 
 
 class Running(Protocol):
-    """What a pod needs of a container that was started."""
+    """Interface of a started container."""
 
     id: str
 
@@ -44,7 +44,7 @@ class Running(Protocol):
 
 @dataclass(frozen=True)
 class Command:
-    """What to start."""
+    """A command to start."""
 
     argv: list[str]
     environment: dict[str, str]
@@ -53,7 +53,7 @@ class Command:
 
 
 class Process:
-    """A container that is a tree of processes; `folder` is this run's own."""
+    """A container as a tree of processes; `folder`: of this run."""
 
     def __init__(self, folder: Path, pid: int, started: subprocess.Popen[bytes] | None) -> None:
         self.id = f"process://{pid}"
@@ -79,7 +79,7 @@ class Process:
 
     @classmethod
     def found(cls, folder: Path) -> Process | None:
-        """One that an earlier server started here; ended or not."""
+        """A container that an earlier server started here, running or ended."""
         with suppress(OSError, ValueError):
             noted = json.loads((folder / "process.json").read_text())
             return cls(folder, noted["pid"], None)
@@ -90,7 +90,7 @@ class Process:
             await self._ended()
         if self._popen is not None:
             self._popen.wait()
-        self.kill()  # what the first process leaves behind ends with its container
+        self.kill()  # processes that the first one leaves end with the container
         with suppress(OSError, ValueError):
             return int((self._folder / "exit").read_text())
         return KILLED
@@ -101,7 +101,7 @@ class Process:
                 os.kill(self._pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """All of them, whatever they made of their sessions and groups."""
+        """Kill all its processes, in any session and group."""
         if self._lives():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
@@ -110,7 +110,7 @@ class Process:
                 os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """Reaps a killed process that no task waits for any more."""
+        """Reap a killed process that no task awaits."""
         if self._popen is not None:
             self._popen.wait()
 
@@ -137,7 +137,7 @@ class Process:
 
 
 class Pretended:
-    """A container without a process, for many pods at once: it only takes its time."""
+    """A simulated container without a process, for large numbers of pods."""
 
     def __init__(self, number: int, seconds: float, exit_code: int) -> None:
         self.id = f"pretended://{number}"

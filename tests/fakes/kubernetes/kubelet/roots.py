@@ -1,7 +1,7 @@
-"""The root of a container: of the manager's machine there is nothing in it but the image, and what the pod mounts.
+"""The root of a container: only the image and the pod's mounts, nothing else of the manager's machine.
 
-The process has a mount namespace of its own. It keeps its process id: signals and exit codes are what they were. Its
-folders are at the paths that they have on the machine, where texts were rewritten to find them (`paths`).
+The process has its own mount namespace, but keeps its process id, so signals and exit codes do not change. Its folders
+keep their local paths, to which texts are rewritten (`paths`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.fakes.own_root import DEVICES, PROGRAMS, Step
 
 _NEW = "/mnt"
 _OPTIONS = {"read": "bind,ro", "bind": "bind", "with all below": "rbind"}
-#: Devices one by one: below `/dev/shm` may be anything.
+#: Single devices, because `/dev/shm` may contain anything.
 _MACHINE: tuple[Step, ...] = (
     ("with all below", "/proc", "/proc"),
     *(("bind", f"/dev/{name}", f"/dev/{name}") for name in DEVICES),
@@ -30,9 +30,9 @@ _numbers = itertools.count()
 
 
 def within(steps: Iterable[Step], argv: Sequence[str], directory: str, table: Path) -> list[str]:
-    """A command that runs `argv` in a root made by these steps; `argv` itself where this machine cannot do that.
+    """A command that runs `argv` in a root built by these steps; `argv` itself if this machine does not support that.
 
-    `directory`: where it begins, made if it is not there. `table`: a file for what is to be mounted.
+    `directory`: initial folder, created if missing. `table`: file for the list of mounts.
     """
     if not works():
         return list(argv)
@@ -46,7 +46,7 @@ def within(steps: Iterable[Step], argv: Sequence[str], directory: str, table: Pa
 
 
 class _Root:
-    """What is made before anything is mounted, and what is mounted there."""
+    """Folders and files created before the mounts, and the mounts."""
 
     def __init__(self) -> None:
         self._folders, self._files = [f"{_NEW}/tmp"], [f"{_NEW}/etc/hostname"]
@@ -69,14 +69,14 @@ class _Root:
         return ["set -e", "umask 022", f"mount -t tmpfs -o mode=755 none {_NEW}", *made, *self._links]
 
     def write(self, table: Path) -> None:
-        """Others may be reading the last one."""
+        """Write the table atomically, because others may be reading the previous one."""
         written = table.with_name(f"{table.name}-{next(_numbers)}")
         written.write_text("".join(self._mounts))
         written.replace(table)
 
 
 def _with_programs(lines: Sequence[str]) -> str:
-    """`PATH` is the container's again when its command begins."""
+    """Run the steps with our own `PATH`, and restore the container's for its command."""
     *before, last = lines
     return "\n".join([f"own=$PATH; PATH={PROGRAMS}", *before, "PATH=$own; unset own", last])
 

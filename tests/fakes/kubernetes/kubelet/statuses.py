@@ -1,4 +1,4 @@
-"""The status of a pod and of its containers, in the words of the API."""
+"""The status of a pod and of its containers, in the API's format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REASONS = {0: "Completed"}
 
 @dataclass
 class ContainerStatus:
-    """One container as the pod's status tells it."""
+    """One container in the pod's status."""
 
     name: str
     image: str
@@ -42,7 +42,7 @@ class ContainerStatus:
         self.state = {"terminated": told | ({"message": message} if message else {})}
 
     def again(self) -> None:
-        """What it was is now its last state."""
+        """Move the current state to the last state."""
         self.last = self.state
         self.restarts += 1
 
@@ -87,7 +87,7 @@ def condition(kind: str, true: bool, reason: str = "", message: str = "") -> dic
 
 
 def conditions(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """New ones keep the time of the last change of their status."""
+    """New conditions keep the time of their last change."""
     by_type = {each["type"]: each for each in old}
     for each in new:
         before = by_type.get(each["type"])

@@ -1,7 +1,7 @@
-"""When the lines of a log were written: a container runtime notes it, a plain file does not.
+"""Times at which the lines of a log were written, which a container runtime records but a plain file does not.
 
-Beside each log lies what is known: the file's length at the times it was looked at. A line's time is that of the first
-look that found it whole, so that it is never too early.
+A file next to each log contains its length at each poll. A line's time is that of the first poll that found it
+complete, so it is never too early.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Times:
         self._at = 0
 
     def since(self, data: bytes, moment: str, seconds: int | None) -> bytes:
-        """What was written at, or after, a moment; a line of the same second is of it."""
+        """Lines written at or after a time, including those of the same second."""
         if moment:
             start = datetime.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
         else:
@@ -46,7 +46,7 @@ _lengths: dict[Path, list[tuple[int, float]]] = {}
 
 
 def note(path: Path) -> None:
-    """Look at a log now."""
+    """Poll a log."""
     try:
         length = path.stat().st_size
     except FileNotFoundError:

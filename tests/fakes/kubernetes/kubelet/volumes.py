@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.fakes.kubernetes.cluster import Cluster
 
 
-#: Marks folders with files written from objects, as the real ones have a link of this name.
+#: Marks folders with files from objects, in which real kubelets have a link with this name.
 VOLUME_OF_FILES = "..data"
 
 
@@ -22,14 +22,14 @@ class NotMounted(Exception):
 
 
 class Volumes:
-    """Where the volumes of one pod lie."""
+    """Folders of the volumes of one pod."""
 
     def __init__(self, cluster: Cluster, pod: Object, folder: Path) -> None:
         self._cluster, self._pod, self._folder = cluster, pod, folder
         self._namespace = pod["metadata"]["namespace"]
 
     def mount(self) -> dict[str, Path]:
-        """Each volume's folder, by its name; made where it is the pod's own."""
+        """Each volume's folder by name; the pod's own are created."""
         found = {}
         for volume in self._pod["spec"].get("volumes") or []:
             name = volume["name"]

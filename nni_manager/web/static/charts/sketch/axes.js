@@ -2,7 +2,7 @@
 
 import { count, extent, number, short } from "../formats.js";
 
-// Least pixels from one tick to the next, and of a letter on average.
+// Minimum distance of ticks and average width of a letter, in pixels.
 const LEAST_PX = { across: 80, up: 40 };
 const LETTER_PX = 6.5;
 const SECOND = 1000;
@@ -10,7 +10,7 @@ const DAY = 86_400 * SECOND;
 const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200].map((s) => s * SECOND);
 const DAYS = [1, 2, 7, 14, 30, 90, 365].map((days) => days * DAY);
 
-// `axis`: the library's; `from`, `to`: its ends in pixels; `beside`: pixels beside the outermost values. Returns {of: pixel of
+// `axis`: as in the library; `from`, `to`: its ends in pixels; `beside`: margin at both ends in pixels. Returns {of: pixel of
 // a value, back: value of a pixel, ticks: a list of {at: pixel, text, isZero}}.
 export function scaleOf(axis, values, [from, to], beside) {
   const [forth, back] = axis.type === "log" ? [Math.log10, (at) => 10 ** at] : [same, same];
@@ -32,7 +32,7 @@ function same(value) {
   return value;
 }
 
-// Names as long as there is room for each.
+// Names, while there is room for each.
 function named({ tickvals, ticktext }, length) {
   const letters = Math.max(Math.floor(length / tickvals.length / LETTER_PX), 2);
   return tickvals.map((at, index) => ({ at, text: short(ticktext[index], letters) }));
@@ -44,13 +44,13 @@ function widened([low, high], length, beside) {
   return [low - more, high + more];
 }
 
-// `isWhole`: with no tick between whole numbers.
+// `isWhole`: no ticks between whole numbers.
 function linear(low, high, most, isWhole) {
   const step = Math.max(roundStep((high - low) / most), isWhole ? 1 : 0);
   return multiples(low, high, step).map((at) => ({ at, text: inShort(at), isZero: at === 0 }));
 }
 
-// 1, 2 or 5 times a power of ten, at least so large.
+// The smallest 1, 2 or 5 times a power of ten that is at least this large.
 function roundStep(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return power * [1, 2, 5, 10].find((factor) => factor * power >= least * (1 - 1e-9));
@@ -66,7 +66,7 @@ function inShort(value) {
   return text.replace("-", "−");
 }
 
-// Powers of ten; within few of them 2 and 5 times those, too; within less than one round values as on a linear axis. `low`
+// Powers of ten; over few powers also 2 and 5 times those; within one power, round values as on a linear axis. `low`
 // and `high`: powers of ten, as the `at` of each tick.
 export function logarithmic(low, high, most, isWhole) {
   if (high - low < 0.7) return linear(10 ** low, 10 ** high, most, isWhole).map((tick) => ({ ...tick, at: Math.log10(tick.at) }));
@@ -85,7 +85,7 @@ function timely(low, high, most) {
   return multiples(low, high, step).map((at, index) => ({ at, text: moment(at, step, index === 0) }));
 }
 
-// The day stands at the first tick.
+// The first tick includes the date.
 function moment(ms, step, isFirst) {
   const text = new Date(ms).toISOString();
   const [day, time] = [text.slice(5, 10), text.slice(11, step < 60 * SECOND ? 19 : 16)];

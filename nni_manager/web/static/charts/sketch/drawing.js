@@ -1,5 +1,5 @@
-// Draws traces and layout as the library takes them, as far as our charts of points and lines use them, as an SVG that
-// looks like the library's: the same margins, axes and names.
+// Draws the library's traces and layout as an SVG that looks like the library's: same margins, axes and names. Supports
+// only what our charts of points and lines use.
 
 import { legend } from "./legend.js";
 import { shapeOf } from "./marks.js";
@@ -7,7 +7,7 @@ import { hasMarks, panelsOf } from "./panels.js";
 import { pointsOf } from "./points.js";
 import { make, path, stroked, textOf } from "./svg.js";
 
-// Returns {svg, panels: of `panelsOf`, points: of `pointsOf`}.
+// Returns {svg, panels: from `panelsOf`, points: from `pointsOf`}.
 export function draw(body, traces, layout) {
   const size = { width: body.clientWidth, height: body.clientHeight };
   const names = legend(traces, layout, size.width);
@@ -50,7 +50,7 @@ function titles({ left, right, top, bottom, labels, xaxis, yaxis }) {
   ];
 }
 
-// [left, top] of each point in pixels; null: it has no place.
+// [left, top] of each point in pixels; null: not on the chart.
 function places(trace, { x, y }) {
   return trace.x.map((value, at) => {
     const place = [x.of(value), y.of(trace.y[at])];
@@ -69,7 +69,7 @@ function parts(trace, placed, before) {
   return found;
 }
 
-// The edge of an area has none.
+// The edge of an area has no line.
 function hasLine({ mode, line }) {
   return mode.includes("lines") && line.width !== 0;
 }

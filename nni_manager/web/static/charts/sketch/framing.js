@@ -1,13 +1,13 @@
-// A part of a panel that is framed across, with a mouse, a pen or a finger.
+// Horizontal selection of a part of a panel, with mouse, pen or finger.
 
 import { isNarrow } from "../plot.js";
 import { extent } from "../formats.js";
 
-// What is narrower is a click.
+// Narrower selections count as clicks.
 const LEAST_PX = 5;
 
-// `panelAt(left, top)`: the panel with that place, or undefined. `on`: framing(panel, [from, to] in pixels, or null) while
-// it is dragged and after that, framed(panel, [from, to]). On a narrow screen fingers scroll.
+// `panelAt(left, top)`: the panel at a position, or undefined. `on`: framing(panel, [from, to] in pixels, or null) during
+// and after the drag, framed(panel, [from, to]) at its end. On narrow screens, fingers scroll instead.
 export function listen(body, panelAt, on) {
   let drag = null;
   let isDone = false;

@@ -1,8 +1,8 @@
-// A drawing as a file.
+// Exports a drawing as a file.
 
 import { make } from "./svg.js";
 
-// `format`: "svg", or "png", which has two pixels for one. `ground`: its colour.
+// `format`: "svg", or "png" with doubled resolution. `ground`: background colour.
 export async function image(svg, ground, format) {
   svg.prepend(make("rect", { width: "100%", height: "100%", fill: ground }));
   const text = new XMLSerializer().serializeToString(svg);

@@ -1,4 +1,4 @@
-// The names of traces above a chart, in as many lines as they need.
+// The legend above a chart, wrapped into lines.
 
 import { shapeOf } from "./marks.js";
 import { make, stroked, textOf, widthOf } from "./svg.js";

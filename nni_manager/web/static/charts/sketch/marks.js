@@ -1,4 +1,4 @@
-// The library's symbols, as far as our charts have them.
+// The library's symbols that our charts use.
 
 import { make, tenths } from "./svg.js";
 
@@ -9,7 +9,7 @@ const CORNERS = {
   star: polygon(10, 1.4).map(([x, y], at) => (at % 2 ? [0.382 * x, 0.382 * y] : [x, y])),
 };
 
-// Corners around the middle of a mark of radius 1, the first one on top.
+// Corners of a mark with radius 1, starting at the top.
 function polygon(count, radius, turned = 0) {
   return Array.from({ length: count }, (_, at) => {
     const angle = (2 * Math.PI * at) / count + (turned * Math.PI) / 180;
@@ -17,7 +17,7 @@ function polygon(count, radius, turned = 0) {
   });
 }
 
-// Marks at these places as one element. `marker`: the library's, with one symbol.
+// Marks at these positions as one element. `marker`: as in the library, with one symbol.
 export function shapeOf({ symbol, color, size = 6, opacity = 1, line }, places) {
   const [name, radius] = [symbol.replace(/-open$/, ""), size / 2];
   const d = places.map((place) => one(name, place, radius)).join("");

@@ -1,5 +1,5 @@
-// A chart of points and lines that is drawn without the library for good: the pointer and the keys find its points, a part
-// of a panel is framed, and its image is the same drawing.
+// A chart of points and lines that never uses the library: pointer and keys find points, a drag selects a part of a panel,
+// and its image is the same drawing.
 
 import { colours } from "../colours.js";
 import { part } from "../frame.js";
@@ -12,21 +12,21 @@ import { image } from "./image.js";
 import { nearest } from "./points.js";
 import { make } from "./svg.js";
 
-// Between the pointer and the point that it means.
+// Maximum distance between the pointer and its point, in pixels.
 const NEAR_PX = 20;
 const RING_PX = 7;
-// Between a point and what is said of it.
+// Distance between a point and its label, in pixels.
 const AWAY_PX = 12;
 
 export class OwnChart {
   #within;
   #drawing = null;
-  // What is marked in it: the point that is pointed at, what is being framed.
+  // Highlights: the point at the pointer, the current selection.
   #marks = make("g", {});
   #tip;
   #pointer = null;
 
-  // `framed(panel, [low, high])`: called with the index of the panel of which the reader has framed these values of x.
+  // `framed(panel, [low, high])`: called with the index of the panel and the selected range of x.
   constructor(within, framed) {
     this.#within = within;
     const { body } = within.frame;
@@ -43,7 +43,7 @@ export class OwnChart {
     walk(within, () => this.#trials(), (found) => this.#show(found));
   }
 
-  // Returns what makes an image of it.
+  // Returns an image exporter.
   show(traces, wanted) {
     const { body } = this.#within.frame;
     const layout = completed(wanted);
@@ -68,7 +68,7 @@ export class OwnChart {
     return this.#drawing?.panels.find(isIn);
   }
 
-  // What is framed is not pointed at.
+  // A drag selects, so it does not highlight points.
   #moved(event) {
     const { left, top } = this.#within.frame.body.getBoundingClientRect();
     this.#pointer = event.buttons || event.pointerType === "touch" ? null : [event.clientX - left, event.clientY - top];

@@ -1,13 +1,13 @@
-// Where the panels of a chart are, and their scales. One alone fills the chart.
+// Positions and scales of the panels of a chart. A single panel fills the chart.
 
 import { extent } from "../formats.js";
 import { scaleOf } from "./axes.js";
 import { widthOf } from "./svg.js";
 
 const ALONE = { rows: 1, columns: 1, xgap: 0, ygap: 0 };
-// Of the length of an axis, beside the outermost points.
+// Margin beyond the outermost points, as a share of the axis.
 const MARGIN = 0.05;
-// Pixels that the title of an upright axis takes, beside those of its labels.
+// Width of the title of a vertical axis in pixels, in addition to its labels.
 const TITLE = 28;
 
 // `traces`: each with the index of its `panel`, if there are several; `layout`: with `panels`, a list of {xaxis, yaxis},
@@ -29,7 +29,7 @@ export function panelsOf(traces, layout, whole) {
   });
 }
 
-// The ends of one of several panels that lie side by side.
+// The ends of one of several adjacent panels.
 function part(at, of, gap, [from, to]) {
   const step = (to - from) / (of - gap);
   return [from + at * step, from + (at + 1 - gap) * step];
@@ -40,7 +40,7 @@ function scale(axis, traces, name, ends) {
   return scaleOf(axis, values, ends, beside(traces, name, Math.abs(ends[1] - ends[0])));
 }
 
-// Pixels that an axis goes on beyond its points; lines alone end at its ends.
+// Margin of an axis beyond its points, in pixels; 0 for charts with only lines.
 function beside(traces, name, length) {
   const sizes = traces.filter(hasMarks).map(({ marker }) => marker.size ?? 6);
   if (!sizes.length) return name === "y" ? MARGIN * length : 0;

@@ -1,7 +1,7 @@
 // The points of a drawing.
 
-// Those of a trace that lead to a trial or say something: {trial or null, panel, x and y: values, left and top: pixels, words:
-// lines, at: the place across in words}. `placed`: [left, top] of each point, or null.
+// The points of a trace with a trial or a label: {trial or null, panel, x and y: values, left and top: pixels, words: lines
+// of the label, at: text for x}. `placed`: [left, top] of each point, or null.
 export function pointsOf({ panel = 0, x, y, customdata, words, places }, placed) {
   if (!words && !Array.isArray(customdata)) return [];
   const found = placed.map((place, index) => {
@@ -15,7 +15,7 @@ export function pointsOf({ panel = 0, x, y, customdata, words, places }, placed)
   return found.filter(({ trial, words: said, left }) => left !== undefined && (said || trial !== null));
 }
 
-// The point that is nearest to a place, the last where several are as near; null: none is so near.
+// The point nearest to a position, within the maximum distance; of several, the last. null: none.
 export function nearest(points, left, top, most) {
   let found = null;
   let least = most;

@@ -1,22 +1,22 @@
-// A chart that we draw ourselves out of the library's traces until the reader reaches for it, as the library takes a
-// second or two of a processor to begin. What the reader does until it has begun is done then.
+// A chart that we draw from the library's traces until the reader interacts with it, because the library needs one to two
+// seconds of processor time to start. Interactions during that start are replayed afterwards.
 
 import { follow } from "../opening.js";
 import { plotly } from "../plot.js";
 import { draw } from "./drawing.js";
 import { nearest } from "./points.js";
 
-// A pointer that only comes by does not rest for so long.
+// Time that the pointer must rest: a pointer that only passes does not count.
 const REST_MS = 120;
-// What walks along the points.
+// Keys that move along the points.
 const KEYS = new Set(["ArrowRight", "ArrowLeft", "PageDown", "PageUp", "Enter", "p"]);
-// Between a click and the point that it means.
+// Maximum distance between a click and its point, in pixels.
 const NEAR_PX = 12;
 
 const sketches = new WeakMap();
 
-// Draws, or has the library draw where the reader reached for the chart meanwhile. `takeOver()` draws by the library,
-// and returns what makes an image of it, as this does.
+// Draws, or lets the library draw if the reader has interacted with the chart. `takeOver()` draws with the library. Both
+// return an image exporter.
 export function sketched(within, traces, layout, takeOver) {
   const sketch = sketches.get(within.figure) ?? new Sketch(within);
   sketches.set(within.figure, sketch);
@@ -65,7 +65,7 @@ class Sketch {
     this.#points = points;
   }
 
-  // A finger that moves scrolls; its tap is a click.
+  // A moving finger scrolls; a tap is a click.
   #rests({ pointerType, clientX, clientY }) {
     if (pointerType === "touch") return;
     const timer = this.#pointer?.timer ?? setTimeout(() => this.#reach(), REST_MS);
@@ -95,11 +95,11 @@ class Sketch {
   #reach() {
     this.#take().catch(({ message }) => {
       this.#hasFailed = true;
-      this.#within.frame.warn(`This chart is a picture only: ${message}.`);
+      this.#within.frame.warn(`This chart is not interactive: ${message}.`);
     });
   }
 
-  // The library's image of the chart; after a failure the next call tries again.
+  // The library's image of the chart. After a failure the next call tries again.
   #take() {
     this.#taking ??= this.#takeOver().catch((error) => {
       this.#taking = null;

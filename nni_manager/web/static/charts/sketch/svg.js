@@ -9,7 +9,7 @@ export function make(tag, attributes, text) {
   return made;
 }
 
-// The line through these places, with a gap where there is none. `hv`: across, then up or down.
+// A line through these positions, with gaps at missing ones. `hv`: first horizontal, then vertical steps.
 export function path(places, shape) {
   let text = "";
   let isOn = false;
@@ -26,7 +26,7 @@ function onTo([x, y], shape) {
 
 const DASHES = { dot: "3 3", dash: "9 6" };
 
-// How a line of the library's looks.
+// Attributes of one of the library's lines.
 export function stroked({ color, width, dash }) {
   return { fill: "none", stroke: color, "stroke-width": width, "stroke-dasharray": DASHES[dash] ?? "none" };
 }
@@ -37,7 +37,7 @@ export function tenths(value) {
 
 const pen = document.createElement("canvas").getContext("2d");
 
-// Pixels that a text takes.
+// Width of a text in pixels.
 export function widthOf(text, size, family) {
   pen.font = `${size}px ${family}`;
   return pen.measureText(text).width;
@@ -45,7 +45,7 @@ export function widthOf(text, size, family) {
 
 const LETTERS = { "&lt;": "<", "&gt;": ">", "&amp;": "&" };
 
-// A text as it was before `plain` of formats.js made it one for the library.
+// Undoes `plain` of formats.js, which escapes texts for the library.
 export function textOf(plain) {
   return plain.replace(/&(?:lt|gt|amp);/g, (found) => LETTERS[found]);
 }
