@@ -23,7 +23,12 @@ from tests.benchmarks.tuners.loop import search
 from tests.benchmarks.tuners.record import Case, Record
 from tests.benchmarks.tuners.rivals import RIVALS
 
-GROUPS = {"named": families.NAMED, "development": families.DEVELOPMENT, "held-out": families.HELD_OUT}
+GROUPS = {
+    "named": families.NAMED,
+    "development": families.DEVELOPMENT,
+    "held-out": families.HELD_OUT,
+    "noisy": families.NOISY,
+}
 CONCURRENCIES = (1, 8)
 #: Tuners that are too slow for all seeds → their number of seeds.
 SLOW = {"GPTuner": 20, "SMAC": 20}

@@ -6,11 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from nni_manager.domain.algorithm import AlgorithmSpec
+from nni_manager.tuners import registry
 from tests.benchmarks.tuners import mixed, smooth
 from tests.benchmarks.tuners.problem import Problem
 
 Family = Callable[[int], Problem]
+
+
+def noisy(family: Family, share: float) -> Family:
+    """The family with noise; `share`: its deviation, as a share of the range of nine tenths of all values."""
+
+    def with_noise(seed: int) -> Problem:
+        problem = family(seed)
+        return replace(problem, noise=share * _range(problem, seed))
+
+    with_noise.__name__ = f"{family.__name__} {share:.0%}"  # type: ignore[attr-defined]
+    return with_noise
+
+
+def _range(problem: Problem, seed: int) -> float:
+    tuner = registry.create(AlgorithmSpec(name="Random", class_args={"seed": seed}))
+    tuner.update_search_space(problem.space)
+    values = sorted(problem.regret(tuner.propose(number)) for number in range(200))
+    return values[190] - values[10]
 
 
 def _by_name(*families: Family) -> dict[str, Family]:
@@ -28,4 +49,12 @@ HELD_OUT = _by_name(
     *(smooth.hartmann, smooth.ackley_rotated),
     *(smooth.valley, smooth.camel, mixed.quantised, mixed.steps, mixed.logarithmic),
     mixed.conditional,
+)
+#: Held-out families with noise of 3, 10 and 30 % of the range.
+NOISY = _by_name(
+    *(
+        noisy(family, share)
+        for family in (smooth.hartmann, smooth.camel, smooth.valley, mixed.logarithmic)
+        for share in (0.03, 0.1, 0.3)
+    )
 )

@@ -16,22 +16,24 @@ MakeTuner = Callable[[int], Tuner]
 
 
 def search(make: MakeTuner, problem: Problem, seed: int, concurrency: int, trials: int = TRIALS) -> float:
-    """The smallest regret of `trials` trials; results arrive in an order drawn from `seed`."""
+    """The regret of the trial with the best reported result. `seed` also draws the order in which trials end."""
     source = random.Random(f"{seed}/{concurrency}")
-    tuner, running, best = make(seed), {}, math.inf
+    tuner, running = make(seed), {}
     tuner.update_search_space(problem.space)
     tuner.expect(trials=trials, concurrency=concurrency)
+    best = (math.inf, math.inf)
     for number in range(trials):
         running[number] = json.loads(json.dumps(tuner.propose(number)))
-        best = min(best, problem.regret(running[number]))
-        if len(running) == concurrency:
-            done = source.choice(list(running))
-            tuner.learn(_result(done, running.pop(done), problem, source))
-    return best
+        while len(running) == concurrency or (running and number == trials - 1):
+            ended = source.choice(list(running))
+            parameters = running.pop(ended)
+            reported = problem.reported(parameters, source)
+            best = min(best, (reported, problem.regret(parameters)))
+            tuner.learn(_result(ended, parameters, reported))
+    return best[1]
 
 
-def _result(number: int, parameters: object, problem: Problem, source: random.Random) -> Result:
-    value = problem.reported(parameters, source)
+def _result(number: int, parameters: object, value: float) -> Result:
     return Result(
         parameter_id=number, parameters=parameters, value=value, status=TrialStatus.SUCCEEDED, trial_id=f"t{number}"
     )
