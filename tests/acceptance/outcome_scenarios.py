@@ -21,7 +21,7 @@ from tests.waiting import until
 #: Rows with a running job.
 RUNNING = [row for row in ROWS if row != "refused"]
 #: The cluster's sentence about the outage.
-OUTAGE = f"the scripted cluster is unreachable until {2 * FAR_S:g} s after the experiment began (outage)"
+OUTAGE = f"the scripted cluster is unreachable until {2 * FAR_S:g} s after the start of the experiment (outage)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ LONG = "w" * 64
 #: What is wrong with the section → words of the refusal.
 SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown operator": ({**_KUBEFLOW, "operator": "mpi-operator"}, r"operator.*tf-operator.*pytorch-operator"),
-    "a master": ({**_KUBEFLOW, "master": _ROLE}, r"trainingService\.master.*has no place with tf-operator; remove it"),
+    "a master": ({**_KUBEFLOW, "master": _ROLE}, r"trainingService\.master.*is not valid with tf-operator; remove it"),
     "memory in gigs": (
         {**_KUBEFLOW, "worker": {**_ROLE, "memorySize": "8gigs"}},
         r"trainingService\.worker\.memorySize.*must be an amount of memory such as 8GB",
@@ -47,7 +47,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "names that are one": (
         {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": "ps-1"}, {**_TASK, "name": "PS1"}]},
-        r"trainingService\.taskRoles\[1\]\.name.*another role is",
+        r"trainingService\.taskRoles\[1\]\.name.*like another role",
     ),
     "no legal namespace": ({**_KUBEFLOW, "namespace": "Team_A"}, r"trainingService\.namespace.*lower case"),
     "a login that is no JSON": (

@@ -206,6 +206,6 @@ def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp
     assert trial["status"] == "FAILED"
     words = "sharedStorage.remoteMountPoint: /mnt/elsewhere is not mounted, and "
     assert trial["message"].startswith(words) and not trial["lastWords"], trial
-    assert trial["message"].endswith("keep what they leave in the workspace's own container"), "it is whole"
+    assert trial["message"].endswith("store files in the workspace's own container"), "it is whole"
     with pytest.raises(AssertionError, match=r"sharedStorage\.remoteMountPoint"):
         create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "mnt"})

@@ -76,7 +76,7 @@ async def test_a_log_is_copied_up_to_its_limit_and_results_are_copied_whole(copy
     copy.put("stdout", long + "y")
     await copy.mirror.sync("job")
     found = copy.text("stdout")
-    assert found.startswith(long[:MOST] + "\n[nni_manager: this log is longer than maxLogSize; all of it is p/stdout")
+    assert found.startswith(long[:MOST] + "\n[nni_manager: this log exceeds maxLogSize; the complete log is p/stdout")
     assert len(found) < MOST + 200 and found.count("nni_manager") == 1
 
 

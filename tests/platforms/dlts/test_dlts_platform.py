@@ -142,7 +142,7 @@ async def test_a_paused_job_waits_and_says_so(world: DltsWorld) -> None:
         handle = await running(world, platform, "a")
         world.fake.control("status", id=handle.data, status="paused")
         report = await seen(world, platform, handle, JobState.PENDING)
-        assert report.wait is not None and "resumed in the dashboard" in report.wait.sentence
+        assert report.wait is not None and "resume it in the dashboard" in report.wait.sentence
         assert report.link == f"{world.fake.address}/jobs/.default/{handle.data}"
 
 
@@ -197,7 +197,7 @@ async def test_job_that_the_account_may_not_kill_is_named(world: DltsWorld, capl
         await seen(world, platform, ours, JobState.CANCELLED)
     said = [one.message for one in caplog.records if theirs.data in one.message]
     assert said == [
-        f"DLWorkspace does not let {EMAIL} kill the job {theirs.data}, which is another account's; "
+        f"DLWorkspace does not let {EMAIL} kill job {theirs.data}, which belongs to another account; "
         "kill it in the dashboard as its owner"
     ]
 

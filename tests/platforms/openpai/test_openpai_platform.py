@@ -380,17 +380,17 @@ async def test_a_server_without_a_check_of_tokens_is_asked_for_the_user(answer: 
 async def test_token_of_another_user_is_refused(world: OpenpaiWorld) -> None:
     world.fake.control("users", users={"bob": {"tokens": []}, USER: {"tokens": [SECRET]}})
     platform = world.make(username="bob", token=SECRET)
-    with pytest.raises(BadCredentials, match=f"the token is of {USER}, and username says bob"):
+    with pytest.raises(BadCredentials, match=f"the token belongs to {USER}, but username is bob"):
         async with platform:
             await accepted(world, platform, "a")
-    assert world.fake.control("jobs") == [], "its jobs would be looked for among bob's"
+    assert world.fake.control("jobs") == [], "its jobs would be missing from bob's list"
     [wrong] = await platform.preflight()
     assert (wrong.severity, wrong.subject) == (Severity.WRONG, "username")
-    assert wrong.fix == f"set username to {USER}, or give a token of bob"
+    assert wrong.fix == f"set username to {USER}, or use a token of bob"
 
 
 async def test_names_of_users_are_exact(world: OpenpaiWorld) -> None:
-    with pytest.raises(BadCredentials, match="username says Alice"):
+    with pytest.raises(BadCredentials, match="username is Alice"):
         async with world.make(username="Alice", token=SECRET) as platform:
             await platform.observe([])
 

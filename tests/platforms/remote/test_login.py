@@ -312,7 +312,7 @@ async def test_the_folder_of_another_manager_is_wrong(machine: InProcessMachine)
 async def test_fault_of_a_single_machine_is_a_warning(machine: InProcessMachine) -> None:
     findings = await found(machine.entry(port=free_port()), machine.entry())
     assert [finding.severity for finding in findings] == [Severity.WARNING, Severity.FINE]
-    assert "gets no trial" in findings[0].sentence
+    assert "gets no trials" in findings[0].sentence
 
 
 def test_no_secret_is_shown() -> None:

@@ -72,7 +72,7 @@ async def test_another_version_is_wrong_even_beside_a_machine_that_fits(
         f" Python {other_python.OWN} (trialPythonVersion)"
     )
     assert differs.fix == (
-        f"name the folder of a Python {other_python.OWN} in `pythonPath` of that machine; a program that sends a"
+        f"set `pythonPath` of that machine to the folder of a Python {other_python.OWN}; a program that sends a"
         f" function of its own can be run from Python {other_python.VERSION}, or with the function in a module, which"
         " every version reads"
     )

@@ -243,7 +243,9 @@ async def test_an_outage_comes_and_goes_by_the_clock(cluster: Cluster) -> None:
     async with cluster.make({"duration": 2.0}, outage={"after": 1.0, "for": 3.0}) as platform:
         handle = await cluster.submit(platform)
         assert (await cluster.at(platform, handle, 0.9)).state is JobState.RUNNING
-        with pytest.raises(PlatformUnavailable, match=r"until 4 s after the experiment began \(outage\)") as error:
+        with pytest.raises(
+            PlatformUnavailable, match=r"until 4 s after the start of the experiment \(outage\)"
+        ) as error:
             await cluster.at(platform, handle, 1)
         assert error.value.refused
         for call in (cluster.submit(platform, sequence_id=1), platform.cancel([handle], 1), platform.forget([handle])):
@@ -257,7 +259,7 @@ async def test_credentials_are_refused_by_the_clock(cluster: Cluster) -> None:
     cluster.clock.ms -= 5000
     async with cluster.make(wrongCredentials={"after": 5.0, "for": 2.0}) as platform:
         cluster.clock.ms += 5000
-        with pytest.raises(BadCredentials, match="until 7 s after the experiment began"):
+        with pytest.raises(BadCredentials, match="until 7 s after the start of the experiment"):
             await cluster.submit(platform)
         cluster.clock.ms += 2000
         await cluster.submit(platform)
