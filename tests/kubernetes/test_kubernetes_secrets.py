@@ -87,7 +87,7 @@ async def test_words_of_a_plug_in_show_no_secret(tmp_path: Path, caplog: pytest.
     with pytest.raises(BadCredentials, match=r"exec: process returned 1\. no login for") as refused:
         await load(Access(kubeconfig=str(path)), tmp_path)
     shown = str(refused.value)
-    assert len(shown) < 1000 and shown.endswith("try `kubectl get pods` with it")
+    assert len(shown) < 1000 and shown.endswith("test it with `kubectl get pods`")
     assert caplog.text == "", "the library logs nothing"
     for part in (VALUE, TOKEN, "eyJzdWIi", "c2lnbmF0dXJl"):
         assert part not in shown
@@ -97,7 +97,7 @@ async def test_credentials_that_are_read_again_and_again_leave_one_filter(tmp_pa
     log = logging.getLogger("kubernetes_asyncio.config.kube_config")
     counts = []
     for _ in range(3):
-        with pytest.raises(BadCredentials, match="is not there"):
+        with pytest.raises(BadCredentials, match="does not exist"):
             await load(Access(kubeconfig=str(tmp_path / "gone")), tmp_path)
         counts.append(len(log.filters))
     assert counts[0] == counts[1] == counts[2] > 0

@@ -61,7 +61,7 @@ STRICTER = {
     r"^sharedStorage": "NNI's manager finds out, when the experiment runs",
     r"jobType: must be|must be one of (nfs|NFS)": "NNI's manager finds out, when the experiment runs",
     r"must match \^": "NNI's second loader leaves it to Azure; its first schema looks at a part of the name",
-    r"must be of lower case letters, digits and hyphens": "NNI finds out from the cluster",
+    r"must consist of lower case letters, digits and hyphens": "NNI finds out from the cluster",
     r"like another role": "NNI's manager finds out, when a trial is submitted",
     r"is the name in NNI's other|placeholder": "NNI takes it as a name",
     r"^trainingService\.storage\.\w+: is required": "NNI's manager finds out, when the experiment runs",

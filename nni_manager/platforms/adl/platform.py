@@ -42,7 +42,7 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
         found = await secrets_there(cluster, self.config.secret_names)
         if self.config.checkpoint is not None:
             if not await cluster.may("create", CLAIMS):
-                sentence = f"this account may not create persistentvolumeclaims in namespace {cluster.namespace}"
+                sentence = f"the account may not create persistentvolumeclaims in namespace {cluster.namespace}"
                 fix = "ask for the right to create them, or remove checkpoint"
                 found.append(PreflightFinding(Severity.WRONG, f"rights: {CLAIMS.plural}", sentence, fix))
             found += await storage_class_there(cluster, self.config.checkpoint.storage_class)
