@@ -171,7 +171,12 @@ def test_reason_names_the_jobs_on_a_gpu() -> None:
     [
         (GpuSample(cards=(), error="x", is_absent=True), ONE, Severity.WRONG, "cannot be read: x"),
         (GpuSample(cards=(), error="x"), ONE, Severity.AWAY, "cannot be read: x"),
-        (GpuSample(cards=(card(0),)), Demand(count=1, only=frozenset({3})), Severity.WRONG, "gpuIndices names GPU 3"),
+        (
+            GpuSample(cards=(card(0),)),
+            Demand(count=1, only=frozenset({3})),
+            Severity.WRONG,
+            "gpuIndices contains GPU 3",
+        ),
         (GpuSample(cards=(card(0),)), Demand(count=2), Severity.WRONG, "a trial needs 2"),
         (GpuSample(cards=(card(0, SOMEBODY),), source="nvml"), ONE, Severity.FINE, "1 read by nvml, 0 free"),
     ],

@@ -350,7 +350,7 @@ async def test_without_a_connection_a_request_says_why() -> None:
         raise ConnectionRefusedError("nobody is at home")
 
     async with at_work(Keeper(refuse, name="far")) as keeper:
-        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: it has no listener"):
+        with pytest.raises(PlatformUnavailable, match="the far keeper is unreachable: it has no listener"):
             await keeper.request("list")
         await keeper.listen("exp", Owner())
         await _few_turns()
@@ -644,9 +644,7 @@ async def test_unstored_lines_are_requested_on_a_new_connection(
     (await listener.peer()).lines("exp", 0)
     await owner.hears("lines")
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [record.getMessage() for record in errors] == [
-        "results were not stored; connecting again to get them once more"
-    ]
+    assert [record.getMessage() for record in errors] == ["results were not stored; reconnecting to receive them again"]
 
 
 async def test_dropped_lines_of_a_leaving_owner_are_ignored(keeper: Keeper, owner: Owner, peer: Peer) -> None:

@@ -225,7 +225,7 @@ async def test_a_daemon_whose_folder_was_exchanged_takes_no_keeper_from_another(
     shutil.rmtree(place.directory.parent)
     place.directory.parent.mkdir()
     after = await place.talk(place.keeper())
-    with pytest.raises(PlatformUnavailable, match="exchanged while this daemon"):
+    with pytest.raises(PlatformUnavailable, match="replaced while this daemon"):
         await place.talk(before)
     assert (await after.ask("hello"))["version"] == protocol.VERSION
     await conversation.close()
@@ -333,7 +333,7 @@ async def test_fault_of_the_connection_task_is_raised_at_once(
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         (record,) = caplog.records
-    assert "no trial of this machine is followed" in record.getMessage()
+    assert "trials of this machine are no longer followed" in record.getMessage()
     assert "a fault of ours" in caplog.text
     assert len(caplog.records) == 1, "tasks that are cancelled at the end are as they should be"
 

@@ -151,7 +151,7 @@ async def test_preflight_and_plan(world: LocalWorld, driver: FakeDriver) -> None
     driver.show({1: [OnCard(os.getpid())]})
     [finding] = await make(world, gpuIndices=[2]).preflight()
     assert (finding.severity, finding.subject) == (Severity.WRONG, "GPUs of this machine")
-    assert "gpuIndices names GPU 2" in finding.sentence and finding.fix
+    assert "gpuIndices contains GPU 2" in finding.sentence and finding.fix
     [finding] = await make(world).preflight()
     assert (finding.severity, finding.sentence) == (Severity.FINE, "2 read by nvidia-smi, 1 free for these trials now")
     assert await make(world, trialGpuNumber=0).preflight() == ()

@@ -97,12 +97,12 @@ def test_right_greeting() -> None:
     ],
 )
 def test_wrongly_typed_greeting_is_named(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"in its greeting {field}"):
+    with pytest.raises(ValueError, match=f"its greeting has an invalid {field}"):
         bootstrap._greeting({**GREETING, field: value})
 
 
 @pytest.mark.parametrize("word", ["[]", "5", '"x"', "null"])
 async def test_answer_that_is_no_object(channel: Channel, word: str) -> None:
     channel.data_received(f"{json.dumps(json.loads(word))}\n".encode(), None)
-    with pytest.raises(ValueError, match="no answer of ours"):
+    with pytest.raises(ValueError, match="an invalid answer"):
         await bootstrap._reply(channel)

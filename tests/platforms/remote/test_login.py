@@ -177,7 +177,7 @@ async def test_host_key_of_an_alias(machine: InProcessMachine) -> None:
 async def test_a_new_host_key_that_cannot_be_remembered(machine: InProcessMachine) -> None:
     os.mkdir(f"{os.environ['HOME']}/.ssh/known_hosts")
     finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
-    assert "cannot be remembered" in finding.sentence
+    assert "cannot be stored" in finding.sentence
 
 
 async def test_a_host_key_that_has_changed(machine: InProcessMachine) -> None:
@@ -302,7 +302,7 @@ async def test_the_folder_of_another_manager_is_wrong(machine: InProcessMachine)
     ours = Connections("daemon", lambda: {**there, "host": "here", "machine": "b2", "run": ""})
     [finding] = await look({entry: Demand(count=0)}, ours)
     assert (finding.severity, finding.subject) == (Severity.WRONG, "127.0.0.1: manager")
-    assert finding.sentence == "its folder daemon is used by the manager of /data on there, not of /data on here"
+    assert finding.sentence == "its folder daemon belongs to the manager of /data on there, not of /data on here"
     assert "`nni-manager identity --moved`" in finding.fix and "`nni-manager identity --own`" in finding.fix
     [finding] = await look({entry: Demand(count=0)}, Connections("daemon", lambda: {**there, "run": ""}))
     assert finding.severity is Severity.FINE

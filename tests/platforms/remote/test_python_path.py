@@ -47,7 +47,7 @@ def is_up(platform: RemotePlatform) -> bool:
 
 
 def has_no_python(platform: RemotePlatform) -> bool:
-    return all("there is no Python on it" in site.why for site in platform._machines)
+    return all("it has no Python" in site.why for site in platform._machines)
 
 
 async def test_update_of_a_running_experiment_is_tried_at_once(world: RemoteWorld) -> None:
@@ -94,7 +94,7 @@ async def test_path_named_during_a_try_is_the_next_one_at_once(monkeypatch: pyte
     async def attach(_: object, path: str) -> NoReturn:
         tried.append(path)
         machine.look_for_python("/right")
-        raise MachineFault(Fault(subject="python", sentence="there is no Python on it", is_wrong=True))
+        raise MachineFault(Fault(subject="python", sentence="it has no Python", is_wrong=True))
 
     monkeypatch.setattr(machine, "_attach", attach)
     async with asyncio.timeout(10):
