@@ -107,7 +107,7 @@ class HostKeyJudge:
                 " with `ssh`; otherwise the connection is intercepted"
             )
         else:
-            sentence = f"its key {shown} is unknown"
+            sentence = f"its key {shown} is not known"
             unknown = (
                 HostKey.of(self.offered, self._host, self._port, self.known.written)
                 if self.offered is not None

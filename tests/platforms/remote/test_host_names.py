@@ -91,7 +91,7 @@ def test_user_that_is_no_name_is_refused_at_the_field(user: str) -> None:
 )
 def test_jump_host_that_is_no_name_is_refused_at_the_field(hop: str, what: str) -> None:
     [(field, words)] = _remarks(proxyJump=f"alice@first,{hop}")
-    assert field == "machineList[0].proxyJump" and f"is no name of a {what}" in words
+    assert field == "machineList[0].proxyJump" and f"is not a valid {what} name" in words
 
 
 def _remarks(**fields: str) -> list[tuple[str, str]]:
