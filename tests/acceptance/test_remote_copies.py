@@ -99,7 +99,7 @@ def test_second_of_two_running_clones_is_held(
     first = daemon.create(_config(machine, f"while [ ! -e {enough} ]; do sleep 0.1; done; {_REPORT}"), code)
     daemon.wait_for(first, lambda state: state["counts"].get("RUNNING") == 2)
     second = copy.create(_config(machine, f"sleep 1000; {_REPORT}"), code)
-    _told(copy, second, "which is at work at the same time", *_WAYS_OUT)
+    _told(copy, second, "which is active at the same time", *_WAYS_OUT)
     logins = machine.logins
     enough.touch()
     daemon.wait(first, "DONE")

@@ -46,8 +46,8 @@ def test_times_count_back_from_now_whatever_clock_the_machine_has(
 
 
 def test_a_lost_job_has_a_sentence() -> None:
-    told = {"state": protocol.LOST, "message": "its machine was restarted"}
-    assert job_report(told).message == "its machine was restarted"
+    told = {"state": protocol.LOST, "message": "its machine restarted"}
+    assert job_report(told).message == "its machine restarted"
     assert job_report(ENDED).message == ""
 
 

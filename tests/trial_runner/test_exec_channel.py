@@ -121,7 +121,7 @@ def test_invalid_calls_are_refused(runner: Runner, channel: Channel, verb: str, 
 def test_container_without_fill_ends(runner: Runner, channel: Channel) -> None:
     ended = runner.run("true", **EXEC, **{protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_UNREACHABLE
-    assert "was not put there by the manager in time" in ended.stderr
+    assert "in time: check that it may run commands" in ended.stderr
 
 
 def test_a_container_on_the_folder_of_one_that_was_released_waits_again(runner: Runner, channel: Channel) -> None:

@@ -240,11 +240,11 @@ def test_a_job_of_an_earlier_boot_is_lost(keeper: KeeperProcess, client: Client)
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({}, "ended while no keeper ran on its machine"),
-        ({"boot_id": "earlier"}, "was restarted before it had ended"),
-        ({"start_ticks": -1}, "was restarted before it had ended"),
+        ({}, "ended after the keeper of its machine had died"),
+        ({"boot_id": "earlier"}, "restarted before it had ended"),
+        ({"start_ticks": -1}, "restarted before it had ended"),
         (None, "the next one found no process of it"),
-        ({"keeper_start_ticks": -1, "pid": None}, "was restarted before it had ended"),
+        ({"keeper_start_ticks": -1, "pid": None}, "restarted before it had ended"),
     ],
 )
 def test_a_lost_job_says_what_became_of_it(

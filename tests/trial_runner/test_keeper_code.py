@@ -96,7 +96,7 @@ def test_an_archive_that_is_damaged_or_gone_is_asked_for_again(
     keeper: KeeperProcess, client: Client, archive: Path
 ) -> None:
     archive.write_bytes(gzip.compress(b"no tar")[:-4])
-    for name, sentence in (("one", "is damaged"), ("two", "is not there: send it again")):
+    for name, sentence in (("one", "is damaged"), ("two", "does not exist: send it again")):
         keeper.spawn(client, name, "true", **_code(keeper, archive, name))
         refused = _until(client, "refused", name)
         assert refused["kind"] == protocol.UNAVAILABLE and sentence in refused["message"]

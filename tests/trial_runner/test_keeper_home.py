@@ -62,7 +62,7 @@ def test_connected_keeper_of_a_deleted_folder_keeps_jobs_and_refuses_new_ones(
     with pytest.raises(RefusedError, match="folder was deleted") as refused:
         keeper.spawn(client, "other", "true")
     assert refused.value.kind == protocol.UNAVAILABLE
-    assert "by another keeper, as soon as those that run here have ended" in str(refused.value)
+    assert "under another keeper, as soon as those that run here have ended" in str(refused.value)
     assert not keeper.attempt("other").exists()
     client.ask("signal", name="job", grace_s=0)
     assert client.until_ended("job").jobs["job"]["signal"] is not None

@@ -106,7 +106,7 @@ def test_a_last_line_without_newline_counts_when_it_is_whole(keeper: KeeperProce
     heard = client.until_ended("whole", "torn")
     assert heard.lines("whole") == ['"a"', '{"value": 1}']
     assert heard.lines("torn") == ['"a"']
-    assert f"{keeper.attempt('torn')}/{protocol.MAIN_OUTBOX} has 10 bytes that are no record" in keeper.log()
+    assert f"{keeper.attempt('torn')}/{protocol.MAIN_OUTBOX} has 10 bytes without a record" in keeper.log()
 
 
 @pytest.mark.parametrize("second", ["6", "67890", "6789012"], ids=["shorter", "as long", "longer"])
@@ -183,7 +183,7 @@ def test_the_metrics_file_of_old_sdks_is_an_outbox(keeper: KeeperProcess, client
         heard.add(client.next_message())
     assert heard.lines("job", protocol.METRICS_FILE) == ["one", "zwölf", "three", "four"]
     assert heard.offsets["job", protocol.METRICS_FILE] == (keeper.attempt("job") / ".nni/metrics").stat().st_size
-    assert "bytes that are no record" in keeper.log()
+    assert "bytes without a record" in keeper.log()
 
 
 def test_nothing_is_shipped_before_it_is_asked_for_and_then_from_there(keeper: KeeperProcess, client: Client) -> None:

@@ -134,7 +134,7 @@ def test_exit_report_lists_refused_lines(listener: FakeListener, runner: Runner)
 def test_exit_report_lists_skipped_bytes(listener: FakeListener, runner: Runner) -> None:
     runner.run("mkdir $NNI_SYS_DIR/.nni; echo nonsense > $NNI_SYS_DIR/.nni/metrics")
     (sentence,) = listener.exited["undelivered"]
-    assert sentence.endswith("nni/.nni/metrics has 9 bytes that are no record at offset 0")
+    assert sentence.endswith("nni/.nni/metrics has 9 bytes without a record at offset 0")
 
 
 def test_replayed_answer_is_rejected(listener: FakeListener, tmp_path: Path) -> None:

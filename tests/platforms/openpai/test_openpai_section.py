@@ -73,7 +73,7 @@ def judged(folder: Path, storage: dict[str, Any] | None = None, **changes: Any) 
         ({"password": "p"}, "token", "remove one"),
         ({"localStorageMountPoint": "/no/such/folder"}, "localStorageMountPoint", ""),
         ({"openpaiConfig": JOB, "reporter": "worker"}, "reporter", "it has main"),
-        ({"reporter": "worker"}, "reporter", "there is none"),
+        ({"reporter": "worker"}, "reporter", "requires a job configuration"),
         (
             {"openpaiConfig": JOB, "containerStorageMountPoint": None, "storageConfigName": None},
             "containerStorageMountPoint",

@@ -219,7 +219,7 @@ async def test_end_waits_for_unstored_results(cluster: Cluster) -> None:
         handle = await cluster.submit(platform)
         await cluster.at(platform, handle, 0.5)
         cluster.recorder.lose(handle.job_name, MAIN)
-        with pytest.raises(PlatformUnavailable, match="told again"):
+        with pytest.raises(PlatformUnavailable, match="sending it again"):
             await cluster.at(platform, handle, 1)
         assert (await cluster.at(platform, handle, 1)).state is JobState.SUCCEEDED
     assert len(cluster.recorder.lines(handle.job_name, MAIN)) == 2
