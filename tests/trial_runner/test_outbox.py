@@ -128,7 +128,7 @@ def test_without_an_outbox_the_trial_folder_gets_one(
 def test_outside_a_trial_the_error_says_what_to_do(outbox: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NNI_OUTBOX", raising=False)
     monkeypatch.delenv("NNI_SYS_DIR", raising=False)
-    with pytest.raises(RuntimeError, match="neither NNI_OUTBOX nor NNI_SYS_DIR is set"):
+    with pytest.raises(RuntimeError, match="NNI_OUTBOX and NNI_SYS_DIR are not set"):
         outbox.report(outbox.FINAL, 1)
 
 

@@ -227,7 +227,7 @@ def test_an_outbox_that_is_refused_is_given_up_and_kept(listener: FakeListener, 
     ended = runner.run(f"echo 1 > $NNI_SYS_DIR/outbox/a; {report(1)}")
     assert ended.code == 0
     assert listener.values() == [1]
-    assert "The manager refuses outbox/a (no such outbox)" in ended.stderr
+    assert "The manager refused outbox/a (no such outbox)" in ended.stderr
     assert sum(body.get("outbox") == "outbox/a" for _, body in listener.posts) == 1
 
 

@@ -105,7 +105,7 @@ def test_an_older_python_is_a_sentence(runner: Runner, is_archived: bool) -> Non
     program = f"import sys, runpy; sys.version_info = (3, 6, 15, 'final', 0); runpy.{run}"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (protocol.EXIT_USAGE, "")
-    assert ended.stderr.startswith("trial_runner: this is Python 3.6, and trials need Python 3.7 or newer")
+    assert ended.stderr.startswith("trial_runner: this is Python 3.6, but trials need Python 3.7 or newer")
     assert ended.stderr.count("\n") == 1
 
 

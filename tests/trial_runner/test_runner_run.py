@@ -119,8 +119,8 @@ def test_a_bad_archive_is_told_and_nothing_is_run(listener: FakeListener, runner
     listener.code = _archive({"../escaped": b"x"})
     ended = runner.run("touch $NNI_SYS_DIR/ran")
     assert ended.code == protocol.EXIT_BAD_CODE
-    assert "'../escaped' does not lie in a folder of the archive" in ended.stderr
-    assert "'../escaped' does not lie in a folder of the archive" in listener.exited["stderrTail"]
+    assert "'../escaped' is not in a folder of the archive" in ended.stderr
+    assert "'../escaped' is not in a folder of the archive" in listener.exited["stderrTail"]
     assert not (runner.system_dir / "ran").exists()
     assert not (runner.system_dir / "escaped").exists()
 
@@ -184,7 +184,7 @@ def test_another_manager_says_nothing_about_the_attempt(listener: FakeListener, 
     """A port that another program has by now: its refusal of the token does not count."""
     ended = runner.run("true", **{protocol.ENV_TOKEN: "another-manager.token", protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_UNREACHABLE
-    assert "is not the manager of this attempt (it says 401 Unauthorized)" in ended.stderr
+    assert "is not the manager of this attempt (it answered 401 Unauthorized)" in ended.stderr
 
 
 def test_a_trial_that_is_not_known_yet_is_asked_about_again(listener: FakeListener, runner: Runner) -> None:
@@ -459,7 +459,7 @@ def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner)
     greeting = json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())
     assert greeting["outboxes"] == {protocol.MAIN_OUTBOX: 37}, "what it found"
     ended = runner.wait(first)  # no signal to go on
-    assert ended.code == protocol.EXIT_FENCED and "has taken its folder over" in ended.stderr
+    assert ended.code == protocol.EXIT_FENCED and "has taken over its folder" in ended.stderr
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text()) == word
     assert (word["container"], word["exit_code"]) == (greeting["container"], 0)
 

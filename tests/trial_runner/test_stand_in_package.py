@@ -281,7 +281,7 @@ def test_modules_for_types_and_helpers_are_found(trial: Trial) -> None:
     ],
 )
 def test_missing_names_are_refused_in_a_sentence(trial: Trial, code: str, error: str, name: str) -> None:
-    sentence = f"{error}: {name} is not part of the stand-in that runs here in place of nni; install nni"
+    sentence = f"{error}: {name} is not part of the stand-in that replaces nni here; install nni"
     assert trial.fails(code).startswith(sentence)
 
 

@@ -124,7 +124,7 @@ def test_the_number_may_have_another_name(nni: ModuleType) -> None:
 
 @pytest.mark.parametrize("value", ["0.5", None, {"loss": 1}, {"default": "high"}, [1]])
 def test_a_result_without_a_number_is_named(nni: ModuleType, value: object) -> None:
-    with pytest.raises(RuntimeError, match=re.escape(repr(value)) + " holds no number"):
+    with pytest.raises(RuntimeError, match=re.escape(repr(value)) + " contains no number"):
         nni.utils.extract_scalar_reward(value)
 
 

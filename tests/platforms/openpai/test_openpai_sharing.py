@@ -65,15 +65,15 @@ def impatient_mounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "storage", "happened", "what_to_do"),
     [
-        ({"image_packages": []}, _NFS, "there is no mount.nfs", "take an image that has nfs-common"),
-        ({"image_packages": []}, _BLOB, "there is no blobfuse2", "take an image that has blobfuse2"),
+        ({"image_packages": []}, _NFS, "mount.nfs is not installed", "take an image that has nfs-common"),
+        ({"image_packages": []}, _BLOB, "blobfuse2 is not installed", "take an image that has blobfuse2"),
         ({"may_mount": False}, _NFS, "mount.nfs: Operation not permitted", "CAP_SYS_ADMIN"),
         ({"may_mount": False}, _BLOB, "fuse: mount failed: Operation not permitted", "CAP_SYS_ADMIN"),
         ({"mount_fault": "denied"}, _NFS, "access denied by server", "its address at the server"),
-        ({}, {**_NFS, "nfsServer": "elsewhere"}, "Failed to resolve server elsewhere", "whether server"),
-        ({}, {**_BLOB, "storageAccountKey": "b3RoZXI="}, "failed to authenticate", "credentials are right"),
-        ({"mount_fault": "hang"}, _NFS, "no answer within 1 s", "whether server"),
-        ({}, {**_NFS, "remoteMountPoint": "/etc"}, "/etc is a folder with other files in it", "name another folder"),
+        ({}, {**_NFS, "nfsServer": "elsewhere"}, "Failed to resolve server elsewhere", "check server"),
+        ({}, {**_BLOB, "storageAccountKey": "b3RoZXI="}, "failed to authenticate", "and credentials"),
+        ({"mount_fault": "hang"}, _NFS, "no answer within 1 s", "check server"),
+        ({}, {**_NFS, "remoteMountPoint": "/etc"}, "/etc is a folder with other files in it", "use another folder"),
         ({}, {**_NFS, "exportedDirectory": "/data/other"}, "not the storage that the manager has at", "another folder"),
     ],
 )

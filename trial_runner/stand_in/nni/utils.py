@@ -45,7 +45,9 @@ def extract_scalar_reward(value: Any, scalar_key: str = "default") -> Union[int,
     if isinstance(number, (int, float)):
         return number
     raise RuntimeError(
-        "The result {!r} holds no number: report a number, or a mapping with one under {!r}.".format(value, scalar_key)
+        "The result {!r} contains no number: report a number, or a mapping with a number under {!r}.".format(
+            value, scalar_key
+        )
     )
 
 
