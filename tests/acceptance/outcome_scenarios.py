@@ -185,7 +185,7 @@ def _asked_in_outage(
     _begin_outage(experiment)
     ask(experiment)
     experiment.wait_for_requests(["only"])
-    until(lambda: "could not be told to stop" in experiment.log())
+    until(lambda: "could not be delivered" in experiment.log())
     views = [experiment.view()]
     experiment.cluster.end_outage()
     experiment.wait("DONE", "STOPPED")

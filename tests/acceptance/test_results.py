@@ -166,7 +166,7 @@ def test_thousands_of_outbox_files_cost_no_result(bench: Bench) -> None:
     trial = bench.run(f"{PYTHON} many.py")
     assert (trial["status"], trial["finalValue"], trial["intermediates"]) == ("SUCCEEDED", 2.0, 1)
     assert trial["message"] == (
-        "some files in outbox/ were not read: there are more than are looked at (5000), or reading them failed"
+        "some files in outbox/ were not read: there are more than the limit (5000), or reading them failed"
     )
 
 
@@ -592,7 +592,7 @@ def test_removed_outbox_is_reported_on_its_trial(bench: Bench, removed: str) -> 
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     gate.touch()
     ended = bench.end()
-    assert "was gone when the job ended" in ended["message"]
+    assert "was missing when the job ended" in ended["message"]
 
 
 def test_moved_data_directory_keeps_results_of_running_jobs(daemon: Daemon, code: Path, tmp_path: Path) -> None:

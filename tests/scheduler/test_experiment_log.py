@@ -133,7 +133,7 @@ def test_stderr_tail_is_logged_line_by_line(log: ExperimentLog, tmp_path: Path) 
 
     lines = _written(tmp_path).splitlines()
     assert all(line.isprintable() and "(journal)" in line.replace("experiment_log", "journal") for line in lines)
-    assert lines[1].endswith("job nni_exp_e1_trial_t1 wrote at last:   File x")
+    assert lines[1].endswith("job nni_exp_e1_trial_t1 last wrote:   File x")
     assert not [line for line in lines if line.startswith("[2026-01-01")]
 
 
@@ -142,7 +142,7 @@ def test_no_more_than_the_last_lines_of_a_text_are_written(log: ExperimentLog, t
     change_log.log_changes((), (), [("j", report)])
 
     lines = _written(tmp_path).splitlines()
-    assert len(lines) == 40 and lines[-1].endswith("wrote at last: 999")
+    assert len(lines) == 40 and lines[-1].endswith("last wrote: 999")
 
 
 @pytest.mark.timeout(10)

@@ -691,7 +691,7 @@ async def test_a_clock_that_is_set_ends_nothing(
         assert work.statuses == ["RUNNING", "NO_MORE_TRIAL"]
         assert work.platform.cancelled == []
         assert caplog.messages == [
-            f"the clock of this machine was set by {step} s; time limits do not count that"
+            f"the clock of this machine was set by {step} s; time limits ignore that"
             for step in (f"{step_h * 3600:+}", "+3500")
         ]
 

@@ -151,7 +151,7 @@ def test_trials_of_an_experiment_in_error_say_so() -> None:
     row = experiment("ERROR", error="the trial runner is version 0.5.1")
     found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=row)
     assert [(wait.wait.code, wait.wait.sentence) for wait in found.records(SetWait)] == [
-        (WaitCode.HOLD, "the experiment cannot go on until it is resumed: the trial runner is version 0.5.1")
+        (WaitCode.HOLD, "the experiment cannot continue until it is resumed: the trial runner is version 0.5.1")
     ]
 
 
@@ -452,7 +452,7 @@ def test_a_given_up_attempt_says_why_and_is_followed_at_once() -> None:
     (record,) = found.records(GiveUpAttempt)
     assert (record.attempt, record.sentence) == (
         2,
-        "attempt 2 ended (LOST: its job was lost); the next one waits for a slot",
+        "attempt 2 ended (LOST: its job was lost); the next attempt waits for a slot",
     )
     assert found.wake_at == NOW
     assert found.records(SetStatus) == []
@@ -509,8 +509,8 @@ def test_the_first_five_failing_alike_hold_the_experiment(
     fifth = 4 - len(before)
     assert record.hold.sentence == (
         "the first 5 trials all failed in the same way: its command failed, exit code 1 (USER_CODE); its"
-        f" stderr says: no file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows all that trial"
-        f" t{fifth:04} wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another"
+        f" stderr says: no file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows the output of trial"
+        f" t{fifth:04}; correct its code, then run `nnictl resume exp1`; another trialCommand needs a new"
         " experiment"
     )
     assert record.hold.details == f"first\n[31mno file {fifth}\n"
@@ -560,8 +560,8 @@ def test_hold_has_the_last_stderr_line_of_one_trial() -> None:
     (record,) = Plan(*failing(1), row=row, last_keys=(SAME,) * 9).records(PutOnHold)
     assert record.hold.sentence == (
         "10 trials in a row failed in the same way (maxSameFailures): its command failed, exit code 1 (USER_CODE);"
-        " its stderr says: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows all that trial"
-        " t0000 wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another experiment"
+        " its stderr says: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows the output of trial"
+        " t0000; correct its code, then run `nnictl resume exp1`; another trialCommand needs a new experiment"
     )
 
 
@@ -571,7 +571,7 @@ def test_platform_that_loses_all_jobs_holds_the_experiment() -> None:
         lost, row=experiment(ended_trials=50), retries={"aaaaa": (2, 0)}, last_keys=("LOST: node # is gone",) * 9
     ).records(PutOnHold)
     assert "its job was lost, node 7 is gone (LOST); `nnictl log trial" in record.hold.sentence
-    assert "code right" not in record.hold.sentence
+    assert "correct its code" not in record.hold.sentence
 
 
 @pytest.mark.parametrize(("failed", "now", "held"), [(20, 1, True), (19, 2, True), (18, 2, False), (30, 0, False)])
@@ -584,16 +584,18 @@ def test_failure_above_max_failed_trials_holds_the_experiment(failed: int, now: 
     (record,) = found.records(PutOnHold)
     assert record.hold.code is HoldCode.TOO_MANY_FAILURES
     assert record.hold.sentence == (
-        f"21 trials failed, and maxFailedTrials lets 20 fail; the last was trial t{now - 1:04}: its command failed,"
-        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); put right what fails, then"
-        " `nnictl resume exp1`, which counts from 0 again"
+        f"21 trials failed, but maxFailedTrials allows only 20; the last was trial t{now - 1:04}: its command failed,"
+        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); correct the cause, then run"
+        " `nnictl resume exp1`, which restarts the count"
     )
 
 
 def test_a_job_refused_for_good_holds_its_service_at_once() -> None:
     refused = ended("aaaaa", "FAILED", handle=None, cause="SUBMIT_REJECTED", message="/code is gone")
     found = Plan(refused, row=experiment(ended_trials=50), proposals=proposals(1))
-    sentence = "fake refused the job of trial aaaaa for good: /code is gone; put that right, then `nnictl resume exp1`"
+    sentence = (
+        "fake permanently refused the job of trial aaaaa: /code is gone; correct that, then run `nnictl resume exp1`"
+    )
     hold = Hold(code=HoldCode.SUBMIT_REJECTED, sentence=sentence)
     assert found.records(HoldService) == [HoldService(service="fake", hold=hold)]
     assert found.records(PutOnHold) == [PutOnHold(hold=hold)]
@@ -615,9 +617,7 @@ def test_a_function_of_another_python_holds_its_service_at_the_first_trial() -> 
     refused = ended("aaaaa", "FAILED", exit_code=1, stderr_tail=f"noise\nnni_call: {said}\nmore noise\n")
     found = Plan(refused, config=spec(max_trial_retries=3), proposals=proposals(1))
     assert outcome_of(found) == ("FAILED", "OTHER_PYTHON")
-    sentence = (
-        f"fake ran trial aaaaa in another Python: {said}; `nnictl resume exp1` goes on where that version is there now"
-    )
+    sentence = f"fake ran trial aaaaa in another Python: {said}; `nnictl resume exp1` continues when that version is installed there"
     (record,) = found.records(HoldService)
     assert (record.service, record.hold.code, record.hold.sentence) == ("fake", HoldCode.OTHER_PYTHON, sentence)
     assert [held.hold.code for held in found.records(PutOnHold)] == [HoldCode.OTHER_PYTHON]
@@ -792,11 +792,11 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
 def test_silent_runner_makes_its_trial_unknown_then_lost() -> None:
     assert (heard("aaaaa", 0.4).records(MarkUnknown), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
     (record,) = heard("aaaaa", 0.5).records(MarkUnknown)
-    assert record.sentence == "its runner is not heard, and no other source tells whether it runs"
+    assert record.sentence == "its runner does not report, and no other source shows whether it runs"
     waiting = heard("aaaaa", 9, "UNKNOWN")
     assert (waiting.decisions.records, waiting.wake_at) == ([], NOW + 60_000)
     (given_up,) = heard("aaaaa", 10, "UNKNOWN").records(GiveUpAttempt)
-    assert given_up.account == "PLATFORM" and "was not heard for 10 minutes" in given_up.sentence
+    assert given_up.account == "PLATFORM" and "did not report for 10 minutes" in given_up.sentence
     (finish,) = heard("aaaaa", 10, "UNKNOWN", retries={"aaaaa": (2, 0)}).records(Finish)
     assert (finish.status, finish.reason) == ("SYS_CANCELED", "LOST")
 

@@ -279,7 +279,7 @@ async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatc
     attempt, other_attempt = await world.reports.attempt(world.runner), await world.reports.attempt(other)
     first = asyncio.ensure_future(attempt.lines(OUTBOX, 0, size, lines))
     await asyncio.sleep(0)  # it has begun
-    with pytest.raises(TooBusy, match="taken again in a second"):
+    with pytest.raises(TooBusy, match="send them again in a second"):
         await other_attempt.lines(OUTBOX, 0, size, lines)
     assert await first == size
     assert await world.reports.lines(other, OUTBOX, 0, size, lines) == size
@@ -382,7 +382,7 @@ async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: p
 @pytest.mark.parametrize("name", ["../stdout", "exit.json", "", "stdout-1", "parameter.cfg", "outbox/main.jsonl"])
 async def test_unknown_log_name_is_refused(world: RunnerWorld, name: str) -> None:
     await world.register()
-    with pytest.raises(NotFound, match="is no log of a trial"):
+    with pytest.raises(NotFound, match="is not a log of a trial"):
         await world.reports.write_log(world.runner, name, 0, b"x")
 
 

@@ -230,7 +230,7 @@ async def test_start_without_a_free_process_is_tried_again(monkeypatch: Patch, p
         await at.until(lambda: at.feed.silence)
         silence = at.feed.silence
         assert silence is not None and silence.code in PASSING_HOLDS
-        assert "Resource temporarily unavailable; it is tried again until it succeeds" in silence.sentence
+        assert "Resource temporarily unavailable; retrying until it succeeds" in silence.sentence
         await at.proposed(2)
         assert (script.started, script.shortages, at.feed.silence, at.feed.failure) == (1, 0, None, None)
 
@@ -288,7 +288,7 @@ async def test_silence_is_said_with_a_stack_and_ends_by_itself(monkeypatch: Patc
         await at.until(lambda: at.feed.silence and at.feed.silence.details)
         silence = at.feed.silence
         assert silence is not None and silence.code is HoldCode.TUNER_SILENT
-        assert silence.sentence == "the tuner has not answered `propose` for 60 s; resume starts it afresh"
+        assert silence.sentence == "the tuner has not answered `propose` for 60 s; resume restarts it"
         assert silence.details == "File tuner.py, line 7"
         script.speak.set()
         await at.proposed(1)
@@ -583,7 +583,7 @@ async def test_results_that_cannot_be_judged_warn_once(
         at.feed.tell([{**result(1), "intermediates": values}])
         at.feed.tell([{**result(2), "intermediates": values}])
         assert [one.code for one in at.warnings] == (["NOTHING_TO_JUDGE"] if is_told else [])
-        assert caplog.text.count("Medianstop judges no trial") == is_told
+        assert caplog.text.count("Medianstop cannot judge trials") == is_told
 
 
 async def test_running_trial_that_cannot_be_judged_warns(monkeypatch: Patch, path: Path) -> None:
