@@ -144,11 +144,11 @@ def never_fits(machine: MachineLedger, demand: Demand) -> str:
     if len(allowed) < demand.count:
         gpus = "1 GPU" if len(machine.cards) == 1 else f"{len(machine.cards)} GPUs"
         chosen = "" if demand.only is None else f", {len(allowed)} of them in gpuIndices"
-        return f"{machine.called} has {gpus}{chosen}; a trial needs {demand.count}"
+        return f"{machine.called} has {gpus}{chosen}, and a trial needs {demand.count}"
     sizes = [machine.cards[place].memory_bytes or 0 for place in allowed]
     if sum(size >= demand.memory_bytes for size in sizes) < demand.count:
         most = in_words(max(sizes))
-        return f"the GPUs of {machine.called} have at most {most}; a trial needs {in_words(demand.memory_bytes)}"
+        return f"the GPUs of {machine.called} have at most {most}, and a trial needs {in_words(demand.memory_bytes)}"
     return ""
 
 

@@ -617,7 +617,10 @@ def test_a_function_of_another_python_holds_its_service_at_the_first_trial() -> 
     refused = ended("aaaaa", "FAILED", exit_code=1, stderr_tail=f"noise\nnni_call: {said}\nmore noise\n")
     found = Plan(refused, config=spec(max_trial_retries=3), proposals=proposals(1))
     assert outcome_of(found) == ("FAILED", "OTHER_PYTHON")
-    sentence = f"fake ran trial aaaaa in another Python: {said}; `nnictl resume exp1` continues when that version is installed there"
+    sentence = (
+        f"fake ran trial aaaaa in another Python: {said};"
+        " `nnictl resume exp1` continues when that version is installed there"
+    )
     (record,) = found.records(HoldService)
     assert (record.service, record.hold.code, record.hold.sentence) == ("fake", HoldCode.OTHER_PYTHON, sentence)
     assert [held.hold.code for held in found.records(PutOnHold)] == [HoldCode.OTHER_PYTHON]

@@ -143,7 +143,7 @@ def test_a_folder_is_removed_when_nothing_is_copied_there_any_more(
     client.ask("remove", folder=str(keeper.attempt("job")))
     assert not child.is_running() and not keeper.attempt("job").exists()
     refused = _until(client, "refused", "job")
-    assert refused["kind"] == protocol.UNAVAILABLE and "is removed" in refused["message"]
+    assert refused["kind"] == protocol.UNAVAILABLE and "is being removed" in refused["message"]
 
 
 def test_a_copy_that_waits_for_its_turn_says_what_it_waits_for(

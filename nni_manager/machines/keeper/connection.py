@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         self.transport.abort()
 
     def give_up(self, seconds: float) -> None:
-        self._client.on_silence(self, f"no answer for {seconds:g} s; it hangs or was stopped")
+        self._client.on_silence(self, f"no answer for {seconds:g} s, it hangs or was stopped")
         self.drop()
 
 
