@@ -57,7 +57,7 @@ def test_copy_that_was_cut_short_is_made_anew(own: Path) -> None:
 def test_checkpoint_that_is_elsewhere_is_missed_in_words(own: Path) -> None:
     done = begin(own)
     assert done.stdout == "begun\n"
-    assert "the checkpoint of trial aaaaa is not here; this trial begins without" in done.stderr
+    assert "no checkpoint of trial aaaaa is here; this trial begins without" in done.stderr
     assert not list(own.iterdir())
 
 

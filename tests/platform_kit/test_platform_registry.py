@@ -74,7 +74,7 @@ def test_folder_wins_over_a_plug_in(plug_in: PlugIn) -> None:
     [
         ("raise RuntimeError('no queen')", r"platform 'angry' cannot be imported \(RuntimeError: no queen\)"),
         ("import no_such_bees", r"platform 'angry' cannot be imported \(ModuleNotFoundError: .*no_such_bees"),
-        ("PLATFORM = 5", "platform 'angry' is broken: its PLATFORM is no PlatformDescription"),
+        ("PLATFORM = 5", "platform 'angry' is broken: its PLATFORM is not a PlatformDescription"),
         ("", "platform 'angry' is broken"),
     ],
 )

@@ -68,12 +68,12 @@ async def test_another_version_is_wrong_even_beside_a_machine_that_fits(
     fits, differs = [one for one in await found(machine.entry(), other.entry()) if one.subject == _ABOUT]
     assert (fits.severity, differs.severity) == (Severity.FINE, Severity.WRONG)
     assert differs.sentence == (
-        f"trials would run in Python {other_python.VERSION}.1 ({other.directory.parent}/other-bin/python3), and need"
+        f"trials would run in Python {other_python.VERSION}.1 ({other.directory.parent}/other-bin/python3), but need"
         f" Python {other_python.OWN} (trialPythonVersion)"
     )
     assert differs.fix == (
-        f"set `pythonPath` of that machine to the folder of a Python {other_python.OWN}; a program that sends a"
-        f" function of its own can be run from Python {other_python.VERSION}, or with the function in a module, which"
+        f"set `pythonPath` of that machine to the folder of a Python {other_python.OWN}; a program that sends its"
+        f" own function can run from Python {other_python.VERSION}, or with the function in a module, which"
         " every version reads"
     )
 
@@ -112,7 +112,7 @@ async def test_what_cannot_be_found_out_is_left_to_the_trial(
     monkeypatch.setattr("nni_manager.platform_kit.trial_python.ANSWER_S", 1.0)
     finding = await of_python(machine.entry(preCommand=before))
     assert finding.severity is Severity.WARNING and words in finding.sentence
-    assert finding.fix.endswith("is refused by its first trial")
+    assert finding.fix.endswith("if another version has sent its function")
 
 
 async def test_machines_that_are_away_or_drained_are_not_asked(machine: InProcessMachine, other: RealMachine) -> None:
