@@ -152,7 +152,7 @@ def test_broken_line_is_named_and_the_others_count(bench: Bench) -> None:
     assert all(any(text in line for line in dropped) for text in lines[1:4])
     assert trial["message"].startswith("a line of outbox/main.jsonl was dropped: line 2 is no metric (")
     assert lines[1] in trial["message"]
-    assert trial["message"].endswith("; lines that were dropped as no results: 3, nnimanager.log says why")
+    assert trial["message"].endswith("; dropped lines that are not results: 3, see nnimanager.log")
 
 
 def test_thousands_of_outbox_files_cost_no_result(bench: Bench) -> None:
@@ -225,7 +225,7 @@ def test_too_long_line_is_named_on_its_trial(bench: Bench) -> None:
     assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
     assert trial["message"] == (
         "a result of outbox/main.jsonl was dropped: it is longer than 4194304 bytes, the most that is taken"
-        "; lines that were dropped as no results: 1, nnimanager.log says why"
+        "; dropped lines that are not results: 1, see nnimanager.log"
     )
 
 
@@ -640,9 +640,7 @@ def test_edited_code_is_named_and_each_trial_has_its_state(bench: Bench) -> None
     state = bench.daemon.wait_for(bench.id, lambda state: state["warnings"])
     (warning,) = [one for one in state["warnings"] if one["code"] == "CODE_CHANGED"]
     second = next(trial["id"] for trial in bench.trials() if trial["sequenceId"] == 1)
-    assert (
-        f"(factor.sh): trial {second} (number 1) is the first one that ran the new code, state 2" in warning["message"]
-    )
+    assert f"(factor.sh): trial {second} (number 1) is the first to run the new code, state 2" in warning["message"]
 
 
 def test_edited_settings_count_once_a_trial_left_them_alone(bench: Bench) -> None:

@@ -505,7 +505,7 @@ def _last_word(process: psutil.Process) -> str:
 
 def _remove_while_it_runs(daemon: Daemon, folder: Path) -> str:
     shutil.rmtree(folder)
-    return "was removed, exchanged or emptied while it was open"
+    return "was removed, replaced or emptied while it was open"
 
 
 def _remove_just_now(daemon: Daemon, folder: Path) -> str:

@@ -176,7 +176,7 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
         world.reports.must_stop(runner),
         world.reports.code(runner),
     ):
-        with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {runner.trial_id} is decided"):
+        with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {runner.trial_id} is closed"):
             await call
     assert not (world.folder() / "stdout").exists()
 

@@ -140,15 +140,15 @@ def test_trial_with_attempts(connection: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("reports", "lines", "said"),
     [
-        ([], 0, "it reported no final result, and no intermediate one"),
+        ([], 0, "it reported neither a final nor an intermediate result"),
         ([intermediate(1)], 1, "it reported no final result, only 1 intermediate"),
         ([("final", '{"acc": 1}', {"acc": 1})], 1, "its final result has no number under `default`"),
-        ([("final", "NaN", math.nan)], 1, "its final result is no number"),
+        ([("final", "NaN", math.nan)], 1, "its final result is not a number"),
         ([("final", "-Infinity", -math.inf)], 1, "its final result is infinite, which is never the best"),
         (
             [],
             3,
-            "it reported no final result, and no intermediate one; lines that were dropped as no results: 3,"
+            "it reported neither a final nor an intermediate result; dropped lines that are not results: 3,"
             " nnimanager.log says why",
         ),
         ([final(1)], 3, ""),

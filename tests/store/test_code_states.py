@@ -73,7 +73,7 @@ def test_change_is_a_warning_once_a_trial_ran_it(connection: sqlite3.Connection)
     (warning,) = trial_warnings.load(connection)
     assert warning.code == "CODE_CHANGED"
     assert "the code changed" in warning.message and "go.py, b.py, c.py and 1 more" in warning.message
-    assert "trial t0000 (number 0) is the first one that ran the new code, state 2" in warning.message
+    assert "trial t0000 (number 0) is the first to run the new code, state 2" in warning.message
 
 
 def test_states_are_limited(connection: sqlite3.Connection) -> None:

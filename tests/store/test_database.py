@@ -313,7 +313,7 @@ async def test_removed_database_is_not_written(database: Database, fate: str) ->
     if fate == "exchanged":
         copy.rename(database.path)
     for write in (database.write, database.try_write):
-        with pytest.raises(StoreCorrupt, match="was removed, exchanged or emptied while it was open"):
+        with pytest.raises(StoreCorrupt, match="was removed, replaced or emptied while it was open"):
             await write(insert(2))
     assert database.path.exists() == (fate == "exchanged"), "none was made in its place"
 
@@ -322,7 +322,7 @@ async def test_read_of_a_removed_database_says_so(database: Database) -> None:
     """StoreCorrupt, not StoreUnavailable: it ends the experiment, whether a read or a write finds it first."""
     await database.write(insert(1))
     database.path.unlink()
-    with pytest.raises(StoreCorrupt, match="was removed, exchanged or emptied while it was open"):
+    with pytest.raises(StoreCorrupt, match="was removed, replaced or emptied while it was open"):
         await database.read(numbers)
 
 

@@ -173,7 +173,7 @@ def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty
     with pytest.raises(StoreError):
         index.read_folder(folder)
     shutil.copy(empty_database, folder.database)
-    with pytest.raises(StoreError, match="holds no experiment; its creation was interrupted"):
+    with pytest.raises(StoreError, match="contains no experiment; its creation was interrupted"):
         index.read_folder(folder)
     connection = connect(folder.database)
     experiments.create(connection, id="exp1", config="{", interpreter="", folder="", now_ms=0)
@@ -184,7 +184,7 @@ def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty
     connection = sqlite3.connect(folder.database)
     connection.execute("CREATE TABLE somebody_elses (x)")
     connection.close()
-    with pytest.raises(StoreError, match="holds no experiment of this program"):
+    with pytest.raises(StoreError, match="contains no experiment of this program"):
         index.read_folder(folder)
 
 

@@ -439,5 +439,5 @@ def test_a_trial_that_nni_never_saw_run_has_its_folder(old: Old, last: str, has_
 
 
 def test_a_folder_without_an_experiment(tmp_path: Path) -> None:
-    with pytest.raises(StoreCorrupt, match="holds no experiment"):
+    with pytest.raises(StoreCorrupt, match="contains no experiment"):
         Old(tmp_path).take_over()

@@ -83,7 +83,7 @@ def test_a_file_that_is_not_whole_is_left_alone(path: Path, text: str) -> None:
 def test_bytes_that_are_no_text_are_left_alone(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(RegistryBusy, match="is not UTF-8 text; mend it, or move it away"):
+    with pytest.raises(RegistryBusy, match="is not UTF-8 text; repair it, or move it away"):
         nni_registry.update(path, putting("abc"))
 
 

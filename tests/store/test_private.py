@@ -143,7 +143,7 @@ def test_corrupt_private_file_is_named_and_can_be_replaced(path: Path) -> None:
     assert private.load(path).environment == {"A": "1"}
     path.unlink()
     path.symlink_to("/etc/passwd")
-    with pytest.raises(StoreCorrupt, match="is no file; remove it"):
+    with pytest.raises(StoreCorrupt, match="is not a file; remove it"):
         private.load(path)
 
 

@@ -193,7 +193,7 @@ os.makedirs = makedirs
     assert machine.ask("look", NFS, point, before=closed)["state"] == "mountable"
     assert not point.exists()
     told = machine.ask("use", NFS, point, before=closed)
-    assert point.is_dir() and "is not there" in told["sentence"], "these programs only say that they did"
+    assert point.is_dir() and "is missing" in told["sentence"], "these programs only say that they did"
     assert f"sudo -n mkdir -p {point}" in machine.calls
     assert f"sudo -n mount -t nfs -o retry=0 {words} {point}" in machine.calls
     assert f"sudo -n umount {point}" in machine.calls
@@ -201,7 +201,8 @@ os.makedirs = makedirs
 
 
 @pytest.mark.parametrize(
-    ("storage", "words", "fix"), [(NFS, "no mount.nfs", "nfs-common"), (BLOB, "no blobfuse2", "BlobFuse2")]
+    ("storage", "words", "fix"),
+    [(NFS, "mount.nfs is not installed", "nfs-common"), (BLOB, "blobfuse2 is not installed", "BlobFuse2")],
 )
 def test_a_program_that_is_not_installed(
     machine: Machine, tmp_path: Path, storage: dict[str, Any], words: str, fix: str
@@ -213,8 +214,8 @@ def test_a_program_that_is_not_installed(
 @pytest.mark.parametrize(
     ("storage", "who", "words", "fix"),
     [
-        (NFS, ROOT + NO_PROGRAMS, "no mount.nfs", "take an image that has nfs-common (nfs-utils)"),
-        (BLOB, ROOT + NO_PROGRAMS, "no blobfuse2", "take an image that has blobfuse2"),
+        (NFS, ROOT + NO_PROGRAMS, "mount.nfs is not installed", "take an image that has nfs-common (nfs-utils)"),
+        (BLOB, ROOT + NO_PROGRAMS, "blobfuse2 is not installed", "take an image that has blobfuse2"),
         (NFS, SOMEBODY, "user ann may not mount", "take an image with root as its user"),
     ],
 )
@@ -323,7 +324,7 @@ def test_lost_mount_is_reported(machine: Machine, tmp_path: Path) -> None:
     machine.has("mount")
     machine.has("umount")
     told = machine.ask("use", NFS, tmp_path / "point", before=ROOT)
-    assert told["state"] == "failed" and "is not there" in told["sentence"] and not machine.kept
+    assert told["state"] == "failed" and "is missing" in told["sentence"] and not machine.kept
 
 
 def test_another_file_system_at_the_place(machine: Machine) -> None:
