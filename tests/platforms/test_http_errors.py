@@ -82,15 +82,20 @@ ANSWERS: list[tuple[httpx.Response | type[httpx.HTTPError], type[PlatformError],
         httpx.Response(302, headers={"Location": "http://login/?x=1"}),
         PlatformUnavailable,
         True,
-        "leads to http://login/;",
+        "redirects to http://login/;",
     ),
     (said(401, message="expired"), BadCredentials, None, "refuses the credentials (401): "),
     (said(408, message="slow"), PlatformUnavailable, False, "answered 408: "),
-    (said(429), PlatformUnavailable, True, "asks to be asked less often"),
+    (said(429), PlatformUnavailable, True, "demands fewer calls"),
     (said(500, message=f"no {SECRET}"), PlatformUnavailable, False, "answered 500: "),
     (httpx.Response(502), PlatformUnavailable, False, "answered 502"),
     (httpx.Response(503, headers={"Retry-After": "1"}), PlatformUnavailable, False, "answered 503"),
-    (httpx.Response(200, text="<html>login</html>"), PlatformUnavailable, False, "no JSON; is the address right?"),
+    (
+        httpx.Response(200, text="<html>login</html>"),
+        PlatformUnavailable,
+        False,
+        "did not answer with JSON; check the address",
+    ),
 ]
 
 

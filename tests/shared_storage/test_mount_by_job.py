@@ -52,7 +52,7 @@ async def test_mount_that_blocks_whatever_touches_it_ends_with_a_sentence(
     assert (done.returncode, done.stdout) == (EXIT_NOT_MOUNTED, "")
     report = explained(replace(_FAILED, stderr_tail=done.stderr))
     assert report is not None
-    words = f"{shared.point} gives no answer within 1 s; see whether the storage's server is away; or it's done without"
+    words = f"{shared.point} gives no answer within 1 s; check the storage's server; or it's done without"
     assert report.message == f"{_FIELD}{words}" and report.stderr_tail == "", "it is told once"
 
 

@@ -280,7 +280,7 @@ async def test_an_image_without_python_is_named(mounted: Mounted, tmp_path: Path
     for name in ("sh", "cat", "cp", "cut", "mktemp", "sha256sum"):
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     ended = mounted.run(f"PATH={tmp_path}/bin; {mounted.storage.start_command(folder)}")
-    assert (ended.returncode, "no python3 in this image" in ended.stderr) == (protocol.EXIT_USAGE, True)
+    assert (ended.returncode, "This image has no python3" in ended.stderr) == (protocol.EXIT_USAGE, True)
 
 
 async def test_a_mount_that_is_away_is_unavailable(mounted: Mounted, tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ async def test_the_end_waits_a_moment_for_its_logs_and_says_what_is_missing(
     assert attempt.recorder.ends == {}
     monkeypatch.setattr(pull, "LOG_PATIENCE_S", 0.0)
     await attempt.look()
-    assert attempt.word["doubt"] == "its logs are not complete: 4 of 11 bytes of stderr could be read in time"
+    assert attempt.word["doubt"] == "its logs are incomplete: only 4 of 11 bytes of stderr could be read in time"
     (attempt.folder / "stderr").write_text("out of luck")
     await attempt.look()
     assert (attempt.logs / "stderr").read_text() == "out of luck" and attempt.pull.is_over(JOB)
@@ -439,7 +439,7 @@ async def test_a_fault_in_what_one_trial_left_costs_no_other(
     await attempt.look()
     await attempt.look()
     assert attempt.recorder.lines("other", MAIN) == [FINAL]
-    assert caplog.text.count("cannot be taken now: a fault of ours") == 1 and "Traceback" in caplog.text
+    assert caplog.text.count("cannot be read now: a fault of ours") == 1 and "Traceback" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------ containers

@@ -130,7 +130,7 @@ async def test_swapped_code_is_not_run_and_put_right_for_the_next_trial(shared: 
     assert (ended.returncode, ended.stdout) == (EXIT_OTHER_STORAGE, ""), ended.stderr
     report = Observation(state=JobState.FAILED, exit_code=ended.returncode, stderr_tail=ended.stderr)
     explained = shared.folder.explained(report)
-    assert explained.state is JobState.PREEMPTED and "is not as the manager put it there" in explained.message
+    assert explained.state is JobState.PREEMPTED and "was changed, or cannot be unpacked" in explained.message
     ended = await shared.run()
     assert ended.stdout == "hello\n", ended.stderr
 
@@ -141,7 +141,7 @@ async def test_a_planted_link_is_not_followed(shared: Shared, tmp_path: Path, na
     private.mkdir(mode=0o700)
     (shared.point / name).parent.mkdir(parents=True, exist_ok=True)
     (shared.point / name).symlink_to(private)
-    with pytest.raises(PlatformUnavailable, match=f"{name}: a link or a file where a folder is to be"):
+    with pytest.raises(PlatformUnavailable, match=f"{name}: a link or a file at the path of a folder"):
         await shared.folder.place(spec())
     assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
@@ -286,7 +286,7 @@ async def test_another_user_neither_guesses_its_name_nor_is_there_first(
 @pytest.mark.machines
 async def test_another_user_s_folder_in_the_place_of_ours_is_refused(team: Shared) -> None:
     assert as_another_user(f"umask 0; mkdir -p {team.point}/nni/exp1; chmod 1777 {team.point}/nni").returncode == 0
-    with pytest.raises(PlatformUnavailable, match="nni/exp1: another user's folder where ours is to be"):
+    with pytest.raises(PlatformUnavailable, match="nni/exp1: another user's folder at the path of ours"):
         await team.folder.place(spec())
 
 

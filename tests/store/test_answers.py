@@ -149,7 +149,7 @@ def test_trial_with_attempts(connection: sqlite3.Connection) -> None:
             [],
             3,
             "it reported neither a final nor an intermediate result; dropped lines that are not results: 3,"
-            " nnimanager.log says why",
+            " see nnimanager.log",
         ),
         ([final(1)], 3, ""),
     ],

@@ -214,9 +214,9 @@ def test_a_program_that_is_not_installed(
 @pytest.mark.parametrize(
     ("storage", "who", "words", "fix"),
     [
-        (NFS, ROOT + NO_PROGRAMS, "mount.nfs is not installed", "take an image that has nfs-common (nfs-utils)"),
-        (BLOB, ROOT + NO_PROGRAMS, "blobfuse2 is not installed", "take an image that has blobfuse2"),
-        (NFS, SOMEBODY, "user ann may not mount", "take an image with root as its user"),
+        (NFS, ROOT + NO_PROGRAMS, "mount.nfs is not installed", "use an image that has nfs-common (nfs-utils)"),
+        (BLOB, ROOT + NO_PROGRAMS, "blobfuse2 is not installed", "use an image that has blobfuse2"),
+        (NFS, SOMEBODY, "user ann may not mount", "use an image with root as its user"),
     ],
 )
 def test_job_says_what_can_be_done_about_a_job(

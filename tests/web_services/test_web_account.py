@@ -83,7 +83,7 @@ async def test_answer_of_a_proxy_is_unavailable() -> None:
         with pytest.raises(PlatformUnavailable, match="no JSON"):
             await one.ask_json("GET", "jobs")
     async with asked(lambda _: httpx.Response(302, headers={"Location": "http://login/?x=1"})) as one:
-        with pytest.raises(PlatformUnavailable, match="leads to http://login/;"):
+        with pytest.raises(PlatformUnavailable, match="redirects to http://login/;"):
             await one.ask("GET", "jobs")
 
 

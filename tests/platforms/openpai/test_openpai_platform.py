@@ -402,7 +402,7 @@ async def test_calls_above_the_limit_wait(world: OpenpaiWorld, form: str) -> Non
         handle = await running(world, platform, "a")
         world.fake.control("behaviour", refuse_calls=1, retry_after_s=2, retry_after_form=form)
         await asyncio.sleep(0.03)
-        with pytest.raises(PlatformUnavailable, match="less often"):
+        with pytest.raises(PlatformUnavailable, match="demands fewer calls"):
             await platform.observe([handle])
         await seen(world, platform, handle, JobState.RUNNING)
     refused, following = [time for time, _, kind, _, _, status in lists(world) if kind == "list"][-2:]

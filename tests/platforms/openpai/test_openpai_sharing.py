@@ -65,8 +65,8 @@ def impatient_mounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "storage", "happened", "what_to_do"),
     [
-        ({"image_packages": []}, _NFS, "mount.nfs is not installed", "take an image that has nfs-common"),
-        ({"image_packages": []}, _BLOB, "blobfuse2 is not installed", "take an image that has blobfuse2"),
+        ({"image_packages": []}, _NFS, "mount.nfs is not installed", "use an image that has nfs-common"),
+        ({"image_packages": []}, _BLOB, "blobfuse2 is not installed", "use an image that has blobfuse2"),
         ({"may_mount": False}, _NFS, "mount.nfs: Operation not permitted", "CAP_SYS_ADMIN"),
         ({"may_mount": False}, _BLOB, "fuse: mount failed: Operation not permitted", "CAP_SYS_ADMIN"),
         ({"mount_fault": "denied"}, _NFS, "access denied by server", "its address at the server"),
