@@ -237,7 +237,7 @@ def test_another_search_space_begins_anew() -> None:
 
 
 def test_a_dimension_of_the_budget_s_name_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"searchSpace\.TRIAL_BUDGET: trials get their budget by this name"):
+    with pytest.raises(InvalidInput, match=r"searchSpace\.TRIAL_BUDGET: this name is reserved for"):
         Hyperband().update_search_space({BUDGET: dimension("choice", 1)})
 
 

@@ -133,7 +133,7 @@ def test_imported_results_are_learned() -> None:
 
 
 def test_a_tuner_that_goes_by_one_number_refuses_objectives() -> None:
-    with pytest.raises(InvalidInput, match="objectives: GridSearch goes by one number"):
+    with pytest.raises(InvalidInput, match="objectives: GridSearch supports a single number only"):
         registry.create(AlgorithmSpec(name="GridSearch", objectives=OBJECTIVES))
 
 
