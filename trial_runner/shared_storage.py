@@ -1,8 +1,7 @@
 """Mounts the experiment's shared storage on the machine that runs this program, and unmounts it.
 
 The text is sent to the machine and run by its own Python with `SETTINGS` set, so it imports nothing of ours. It prints
-one line of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (for users, unless the state is
-ready).
+one line of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (empty if the state is ready).
 
 `SETTINGS`: `action` (look, use, leave), `point` (relative to the home folder), `may_mount`, `mark` (None, or `file`
 below the mount point and its `text`: a mount without it is a different one), `user` (the mount's), `here` (the

@@ -10,8 +10,7 @@
 * `forget` may be called for a running job: a closed attempt need not have ended.
 * Allowed errors: SubmitRejected, PlatformUnavailable, BadCredentials. Any other error is a bug in the adapter.
   BadCredentials is retried: after a minute without another answer the service is on hold, and one call a minute is
-  tried until one succeeds. A verb that exceeds its time limit (`TIME_LIMITS_S`) is cancelled, and counts as
-  PlatformUnavailable.
+  tried until one succeeds. A verb beyond its time limit (`TIME_LIMITS_S`) is cancelled: PlatformUnavailable.
 """
 
 from __future__ import annotations
@@ -285,8 +284,7 @@ class Platform(abc.ABC, Generic[ConfigT]):
 
     @classmethod
     def connection_key(cls, config: ConfigT) -> str:
-        """The identity of the remote side, without secrets. Its leftover jobs are ended when any experiment reaches
-        it."""
+        """The identity of the remote side, without secrets. Any experiment that reaches it ends its leftover jobs."""
         return config.platform
 
     @classmethod
@@ -353,8 +351,7 @@ class Platform(abc.ABC, Generic[ConfigT]):
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Removes the platform's records of jobs whose attempts are closed; ignores unknown ones.
 
-        A job may still run, if its runner's report closed the attempt or it counts as lost: it is ended, and not
-        observed again.
+        A job may still run, if its runner's report closed the attempt or it counts as lost: it is then ended.
         """
 
     async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:

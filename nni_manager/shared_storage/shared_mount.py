@@ -78,7 +78,7 @@ def program(
     mark: Mark | None = None,
     otherwise: str = "",
 ) -> str:
-    """The program as text that a Python of 3.7 or newer runs. `user`: who uses the mount.
+    """The program as text that a Python of 3.7 or newer runs. `user`: the user of the mount.
 
     `otherwise`: it runs in a job, whose trial reports the problem, with this as the last advice; without the key.
     """

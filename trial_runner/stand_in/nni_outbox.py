@@ -38,9 +38,9 @@ PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
 def report(kind: str, value: object, step: int | None = None) -> None:
     """Appends one result (`INTERMEDIATE` or `FINAL`) to this process's outbox; returns when the file has it.
 
-    `step`: of an intermediate result, from 0. Raises TypeError for a value that is not JSON and a step that is no whole
-    number, ValueError above `MAX_LINE` and for a step below 0, and OSError, naming the file, when it
-    cannot be written; a full disk is waited for up to `PATIENCE` seconds.
+    `step`: of an intermediate result, from 0. Raises TypeError for a value that is not JSON and a step that is not a
+    whole number, ValueError above `MAX_LINE` and for a step below 0, and OSError, naming the file, if it is not
+    writable; waits up to `PATIENCE` seconds for a full disk.
     """
     _outbox.append(encode_line(kind, json_text(value), checked_step(step)))
 
@@ -196,7 +196,7 @@ class _File:
         self._patiently(self._open)
 
     def append(self, line: bytes) -> None:
-        """Writes a line after the rest of the one before it. A line of which nothing was written is given up."""
+        """Writes a line after the rest of the one before it. A completely unwritten line is given up."""
         self.busy = True
         try:
             self._patiently(self._write)
@@ -250,7 +250,7 @@ _outbox = Outbox()
 def read_record() -> str:
     """JSON text of ``parameter.cfg`` in ``$NNI_SYS_DIR``; it is there before the trial starts.
 
-    Raises RuntimeError when it is not: then this is no trial, or no longer one.
+    Raises RuntimeError when it is not: then this process is not a trial, or no longer one.
     """
     folder = os.environ.get("NNI_SYS_DIR")
     if not folder:

@@ -76,7 +76,7 @@ class Preparing:
         return entry.describe()
 
     def disconnect(self) -> None:
-        """Forgets who follows: the next connection must ask for each job."""
+        """Forgets the following connection: the next one must ask for each job."""
         for entry in self._entries.values():
             entry.is_followed = False
 

@@ -71,7 +71,7 @@ def load(string: str, **options: Any) -> Any:
 
 
 def split_index(params: Any) -> Any:
-    """Parameters without the ``_index`` that a tuner noted beside each choice."""
+    """Parameters without the ``_index`` that a tuner stored with each choice."""
     if not isinstance(params, dict):
         return params
     if NodeType.INDEX in params:
