@@ -100,7 +100,7 @@ class TunerContract:
             restored.restore(history=history, unfinished=pending, imported=[])
             assert _next(restored, self.proposals) == _next(steady, self.proposals), name
 
-    def test_results_may_be_late_strange_or_of_strangers(self) -> None:
+    def test_late_odd_and_foreign_results_are_tolerated(self) -> None:
         for tuner, space in self._tuners():
             parameters = [through_json(tuner.propose(number)) for number in range(self.proposals)]
             for number in reversed(range(self.proposals)):

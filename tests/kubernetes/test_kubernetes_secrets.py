@@ -61,7 +61,7 @@ WORDS = "no login for {word} Bearer {bearer} eyJhbGciOi.eyJzdWIi.c2lnbmF0dXJl ht
 
 
 @pytest.mark.parametrize("way", ["env", "args", "one argument", "another user"])
-async def test_words_of_a_plug_in_show_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, way: str) -> None:
+async def test_plug_in_output_shows_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, way: str) -> None:
     said = WORDS.format(word=VALUE, bearer=TOKEN) + " " + "z" * 2000
     plug_in = tmp_path / "plug_in.py"
     plug_in.write_text(f"import sys; sys.exit({said!r})")
@@ -93,7 +93,7 @@ async def test_words_of_a_plug_in_show_no_secret(tmp_path: Path, caplog: pytest.
         assert part not in shown
 
 
-async def test_credentials_that_are_read_again_and_again_leave_one_filter(tmp_path: Path) -> None:
+async def test_repeated_credential_reads_add_one_filter(tmp_path: Path) -> None:
     log = logging.getLogger("kubernetes_asyncio.config.kube_config")
     counts = []
     for _ in range(3):

@@ -242,7 +242,7 @@ async def test_refusal_of_a_call(
         ("aml", lambda one: one.get("jobs/x")),
     ],
 )
-async def test_missing_job_is_no_error(platform: str, call: Call) -> None:
+async def test_missing_job_is_none(platform: str, call: Call) -> None:
     async with answered(platform, said(404, code="NoJobError", message="no such job")) as account:
         assert await call(account) is None
 

@@ -41,14 +41,14 @@ def _written(folder: Path) -> str:
     return (folder / "nnimanager.log").read_text()
 
 
-def test_a_line_is_one_that_nni_writes(log: ExperimentLog, tmp_path: Path) -> None:
+def test_line_has_format_of_nni(log: ExperimentLog, tmp_path: Path) -> None:
     _log.info("Trial %s %s", "t1", "SUCCEEDED")
 
     when = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]"
     assert re.fullmatch(when + r" INFO \(test_experiment_log\) Trial t1 SUCCEEDED\n", _written(tmp_path))
 
 
-def test_the_changes_of_a_turn_are_a_line_each_in_their_order(log: ExperimentLog, tmp_path: Path) -> None:
+def test_changes_of_turn_are_one_line_each_in_order(log: ExperimentLog, tmp_path: Path) -> None:
     handles = [JobHandle(platform="fake", version=1, job_name=name) for name in ("a", "b")]
     failed: dict[str, Any] = {"attempt": 1, "status": TrialStatus.FAILED, "reason": Reason.USER_CODE, "ended_ms": 1}
     records = [
@@ -90,7 +90,7 @@ def test_log_takes_only_records_of_its_experiment(log: ExperimentLog, tmp_path: 
     assert _written(tmp_path) == ""
 
 
-def test_every_line_has_the_second_it_was_made_in() -> None:
+def test_every_line_has_time_of_record() -> None:
     formatter = Formatter(suffix=lambda: " [e1]")
     record = logging.makeLogRecord({"msg": "m", "levelname": "INFO", "module": "here"})
     seconds = []
@@ -105,7 +105,7 @@ def test_every_line_has_the_second_it_was_made_in() -> None:
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\n[2026-01-01 00:00:00] INFO (forged) all is well\x85\u2028\u202egone\x00"
 
 
-def test_nothing_in_a_message_ends_its_line_or_moves_a_cursor(log: ExperimentLog, tmp_path: Path) -> None:
+def test_control_characters_in_message_are_escaped(log: ExperimentLog, tmp_path: Path) -> None:
     _log.warning("job %s wrote %s", "j1", EVIL)
 
     (line,) = _written(tmp_path).splitlines()

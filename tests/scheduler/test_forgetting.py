@@ -86,7 +86,7 @@ def disagreements(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "disagreement"]
 
 
-async def test_job_with_platform_report_is_forgotten_without_observation(bench: Bench) -> None:
+async def test_reported_job_is_forgotten_without_observation(bench: Bench) -> None:
     bench.decide(A)
     bench.decide(B)
     await bench.until(lambda: bench.platform.forgotten == [A, B])
@@ -180,9 +180,7 @@ async def test_forget_is_retried_while_the_platform_is_unreachable(
     assert bench.forgotten == [A, B]
 
 
-async def test_closing_experiment_does_not_wait_for_an_unreachable_platform(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_closing_does_not_wait_for_unreachable_platform(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """The next start of its loop tells it."""
     bench.platform.raises["forget"] = [PlatformUnavailable("away")] * 9
     bench.decide(A)

@@ -87,7 +87,7 @@ async def test_only_changed_jobs_are_observed(watch: Watch) -> None:
     assert watch.told == [{A: RUNNING, B: RUNNING}, {B: SUCCEEDED}]
 
 
-async def test_a_new_process_looks_at_what_the_store_knows(watch: Watch, path: Path) -> None:
+async def test_new_process_observes_stored_jobs(watch: Watch, path: Path) -> None:
     connection = connect(path)
     life.add(connection, "aaaaa")
     life.start(connection, "aaaaa")

@@ -117,9 +117,7 @@ async def test_log_posts_do_not_register_a_container(world: RunnerWorld) -> None
     assert await world.reports.must_stop(reporter) is False
 
 
-async def test_a_line_that_was_too_long_is_named_on_the_trial(
-    world: RunnerWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_trial_message_names_overlong_line(world: RunnerWorld, caplog: pytest.LogCaptureFixture) -> None:
     await world.register()
     size = 2 * protocol.MAX_RECORD
     assert await world.reports.lines(world.runner, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
@@ -181,7 +179,7 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     assert not (world.folder() / "stdout").exists()
 
 
-async def test_logs_after_the_end_are_no_sign_of_life(world: RunnerWorld) -> None:
+async def test_logs_after_end_are_not_heartbeats(world: RunnerWorld) -> None:
     """Each job would be remembered for good, and be looked at in every turn."""
     await world.register()
     assert set(world.experiment.loop.heartbeats.silence_ms()[1]) == {world.runner.job_name}
@@ -255,7 +253,7 @@ async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWo
 
 
 @pytest.mark.parametrize("claimed", [0, 2**53 - 1])
-async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed: int) -> None:
+async def test_wrong_clocks_of_machines_are_tolerated(world: RunnerWorld, claimed: int) -> None:
     await world.register()
     MemoryPlatform.jobs[world.runner.job_name] = Observation(state=JobState.RUNNING)
     await world.reports.exited(world.runner, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
@@ -293,9 +291,7 @@ async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkey
         assert await world.reports.lines(world.runner, OUTBOX, start, start + size, lines) == start + size
 
 
-async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
-    world: RunnerWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unwritable_store_refuses_reports(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is posted is refused, and stays with the runner; so does what was taken and is not stored in time."""
     monkeypatch.setattr(runner_reports, "_PATIENCE_S", 0.05)
     await world.register()

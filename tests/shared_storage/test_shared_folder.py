@@ -122,7 +122,7 @@ def spec() -> JobSpec:
     )
 
 
-async def test_swapped_code_is_not_run_and_put_right_for_the_next_trial(shared: Shared, tmp_path: Path) -> None:
+async def test_swapped_code_is_refused_and_restored(shared: Shared, tmp_path: Path) -> None:
     await shared.folder.ready()
     [archive] = shared.point.rglob("code-*.tar.gz")
     os.replace(packed(tmp_path / "evil", "evil"), archive)
@@ -180,7 +180,7 @@ async def test_folders_are_made_private_that_an_earlier_version_opened(shared: S
         ("0750", True, 0o751),
     ],
 )
-async def test_an_experiment_s_folder_is_ours_alone_unless_its_mode_is_widened(
+async def test_experiment_folder_is_private_by_default(
     tmp_path: Path, asked: str | None, in_containers: bool, mode: int
 ) -> None:
     shared = Shared(tmp_path, mode=asked, in_containers=in_containers)
@@ -204,7 +204,7 @@ async def test_another_user_s_link_opens_no_private_folder(team: Shared, tmp_pat
 
 
 @pytest.mark.machines
-async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Shared) -> None:
+async def test_other_user_can_neither_list_nor_swap_files(team: Shared) -> None:
     await team.folder.place(spec())
     [archive] = team.point.rglob("code-*.tar.gz")
     for command in (
@@ -221,9 +221,7 @@ async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Sha
 
 @pytest.mark.machines
 @pytest.mark.parametrize(("mode", "may"), [("0700", False), ("0711", True)])
-async def test_another_user_writes_to_a_trial_s_folder_only_where_the_mode_lets_it(
-    tmp_path: Path, mode: str, *, may: bool
-) -> None:
+async def test_other_user_writes_to_trial_folder_only_with_mode(tmp_path: Path, mode: str, *, may: bool) -> None:
     """Also a user that knows all names."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -263,9 +261,7 @@ async def test_another_user_s_root_is_used_when_it_is_sticky(team: Shared, mode:
 
 @pytest.mark.machines
 @pytest.mark.parametrize(("mode", "may"), [("0700", False), ("0711", True)])
-async def test_another_user_neither_guesses_its_name_nor_is_there_first(
-    tmp_path: Path, mode: str, *, may: bool
-) -> None:
+async def test_folder_name_cannot_be_guessed_or_taken(tmp_path: Path, mode: str, *, may: bool) -> None:
     """Ids of experiments may be chosen, and those of trials are shown to many."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -290,7 +286,7 @@ async def test_another_user_s_folder_in_the_place_of_ours_is_refused(team: Share
         await team.folder.place(spec())
 
 
-async def test_program_on_this_machine_does_not_have_the_managers_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_local_program_does_not_get_managers_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it mounts with runs on, with its environment."""
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "a token of the bees")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.test")

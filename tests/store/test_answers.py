@@ -299,7 +299,7 @@ def test_numbers_keep_all_their_digits(connection: sqlite3.Connection, value: fl
 
 
 @pytest.mark.parametrize("values", [0.1, "text", None, [], [1, [2]], {}, "", "ä\"'\\", 12345678901])
-def test_parameters_may_be_anything(connection: sqlite3.Connection, values: object) -> None:
+def test_parameters_can_be_any_json(connection: sqlite3.Connection, values: object) -> None:
     parameters = Parameters.from_record(json.dumps({"parameter_id": 0, "parameters": values}))
     add_with(connection, "aaaaa", parameters)
     (trial,) = listed(connection)["trials"]

@@ -293,7 +293,7 @@ async def test_the_folder_comes_back(tmp_path: Path, troubles: Troubles) -> None
 
 
 @pytest.mark.unit
-async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+async def test_invalid_database_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "numbers.sqlite"
     path.write_bytes(b"something else " * 1000)
     database = Database(path)
@@ -378,7 +378,7 @@ async def test_readers_cannot_write(database: Database) -> None:
 
 
 @pytest.mark.unit
-async def test_closing_writes_what_is_queued(file: Path) -> None:
+async def test_close_commits_queued_writes(file: Path) -> None:
     database = Database(file)
     answers = [database.start_write(insert(number)) for number in range(1000)]
     await database.close()
@@ -424,7 +424,7 @@ async def test_unused_database_is_closed_quietly(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-async def test_names_of_folders_may_hold_anything(tmp_path: Path) -> None:
+async def test_folder_names_can_have_any_characters(tmp_path: Path) -> None:
     folder = tmp_path / "50% of ä?#&x=1"
     folder.mkdir()
     database = Database(make(folder / "numbers.sqlite"))
@@ -552,7 +552,7 @@ asyncio.run(main())
 
 
 @pytest.mark.acceptance
-def test_a_killed_writer_loses_nothing_it_acknowledged(file: Path) -> None:
+def test_killed_writer_loses_no_acknowledged_write(file: Path) -> None:
     stored = 0
     for _ in range(6):
         child = subprocess.Popen(

@@ -56,7 +56,7 @@ def test_job_with_runner_exit_is_not_withdrawn(connection: sqlite3.Connection) -
     assert attempt(connection).runner_exit is not None
 
 
-def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite3.Connection) -> None:
+def test_named_job_without_handle_is_followed(connection: sqlite3.Connection) -> None:
     assert jobs.followed(connection, "local") == {}
     assert jobs.followed(connection, "local", [NAME]) == {NAME: {}}
 
@@ -113,7 +113,7 @@ def test_closed_attempt_rejects_reports_and_can_be_forgotten(connection: sqlite3
     assert jobs.unforgotten(connection, "local") == []
 
 
-def test_an_attempt_without_a_handle_leaves_nothing_to_forget(connection: sqlite3.Connection) -> None:
+def test_attempt_without_handle_is_not_forgotten(connection: sqlite3.Connection) -> None:
     jobs.close(connection, "aaaaa", 1)
     assert jobs.unforgotten(connection, "local") == []
     assert one(connection, "SELECT forgotten FROM attempts") == 1

@@ -76,7 +76,7 @@ def test_private_file_has_mode_0600_at_every_moment(path: Path) -> None:
     assert seen == {0o600}
 
 
-def test_two_who_write_the_first_thing_at_a_time_both_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_first_writes_both_succeed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training service stores its passwords while a user renews the environment."""
     opened = os.open
 
@@ -126,9 +126,7 @@ def test_private_file_of_another_user_is_not_read(path: Path, monkeypatch: pytes
             call()
 
 
-def test_private_file_is_read_where_storage_gives_files_to_another_user(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_file_is_read_if_storage_maps_users(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private.replace(path, Kept(secrets={"${TOKEN}": SECRET}))
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)

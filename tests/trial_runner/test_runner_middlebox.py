@@ -95,7 +95,7 @@ def test_posts_shrink_for_a_proxy_with_a_size_limit(listener: FakeListener, runn
         assert "Time ran out before all results were delivered" in listener.exited["undelivered"][0]
 
 
-def test_the_end_is_told_although_results_never_pass(listener: FakeListener, runner: Runner) -> None:
+def test_end_is_reported_even_if_results_are_blocked(listener: FakeListener, runner: Runner) -> None:
     """Heartbeats are no progress; what is missing stands in the last word, here and there."""
 
     def choose(route: str, body: bytes) -> Fault | None:

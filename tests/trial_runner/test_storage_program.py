@@ -219,7 +219,7 @@ def test_a_program_that_is_not_installed(
         (NFS, SOMEBODY, "user ann may not mount", "use an image with root as its user"),
     ],
 )
-def test_job_says_what_can_be_done_about_a_job(
+def test_job_message_has_advice(
     machine: Machine, tmp_path: Path, storage: dict[str, Any], who: str, words: str, fix: str
 ) -> None:
     machine.has("sudo", "exit 1")
@@ -229,14 +229,14 @@ def test_job_says_what_can_be_done_about_a_job(
     assert ended.stderr.endswith(f"; {fix}; or do without\n")
 
 
-def test_job_has_the_key_in_a_variable_that_is_passed_on_to_no_process(machine: Machine, tmp_path: Path) -> None:
+def test_key_variable_is_not_inherited_by_processes(machine: Machine, tmp_path: Path) -> None:
     machine.has("blobfuse2", f'env > {tmp_path}/seen; cat "${{3#*=}}" > {tmp_path}/settings; exit 1')
     ended = machine.in_job(BLOB, tmp_path / "point", before=ROOT)
     assert json.loads((tmp_path / "settings").read_text())["azstorage"]["account-key"] == KEY
     assert KEY not in (tmp_path / "seen").read_text() + ended.stderr and not machine.kept
 
 
-def test_key_in_a_job_is_in_a_folder_of_its_container_and_not_in_its_home(machine: Machine, tmp_path: Path) -> None:
+def test_key_file_in_job_is_not_in_home(machine: Machine, tmp_path: Path) -> None:
     """Which may be on storage, and that of several jobs at once."""
     told = f'grep -rl {KEY} {machine.home} > {tmp_path}/shown; echo "${{3#*=}}" > {tmp_path}/place'
     machine.has("blobfuse2", f'{told}; echo "$HOME" > {tmp_path}/own; exit 1')
@@ -340,7 +340,7 @@ def test_a_folder_with_other_files_is_not_mounted_over(machine: Machine, tmp_pat
 
 
 @pytest.mark.parametrize(("text", "state"), [("one\n", "ready"), ("two", "other")])
-def test_the_mark_decides_what_it_is(machine: Machine, text: str, state: str) -> None:
+def test_marker_file_identifies_storage(machine: Machine, text: str, state: str) -> None:
     """Relative to the home folder."""
     (machine.home / "mnt").mkdir()
     (machine.home / "mnt" / "mark").write_text(text)

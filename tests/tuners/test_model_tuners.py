@@ -132,7 +132,7 @@ def test_imported_results_replace_the_first_trials(make: Callable[..., ModelTune
     assert distance(tuner.propose(0)) < 0.05
 
 
-def test_nothing_is_proposed_twice_while_there_is_anything_else(make: Callable[..., ModelTuner]) -> None:
+def test_proposals_do_not_repeat_while_others_exist(make: Callable[..., ModelTuner]) -> None:
     tuner = make({"c": dimension("choice", *range(14))}, **({"config_dedup": True} if type(make()) is SMAC else {}))
     for number in range(14):
         parameters = tuner.propose(number)
@@ -148,7 +148,7 @@ def test_many_results_are_modelled_in_part(make: Callable[..., ModelTuner]) -> N
     assert min(losses) == min(observation.loss for observation in tuner.observed)
 
 
-def test_an_empty_space_and_equal_results_are_no_fault(make: Callable[..., ModelTuner]) -> None:
+def test_empty_space_and_equal_results_are_valid(make: Callable[..., ModelTuner]) -> None:
     assert make({}).propose(0) == {}
     tuner = make(SPACE)
     for number in range(12):
@@ -164,7 +164,7 @@ def test_each_utility_goes_to_the_optimum(utility: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["GPTuner", "SMAC"])
-def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_missing_package_is_named_with_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         "nni_manager.tuners.models.model_search.find_spec", lambda name: None if name == "sklearn" else find(name)

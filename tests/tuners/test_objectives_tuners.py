@@ -100,9 +100,7 @@ def volume(name: str, seed: int, constraints: dict[str, str], **arguments: Any) 
 
 @pytest.mark.parametrize("constraints", [{}, {"memory": "<= 0.5"}], ids=["free", "constrained"])
 @pytest.mark.parametrize(("name", "arguments"), [("TPE", {}), ("NSGA2", {"population_size": 12})], ids=["TPE", "NSGA2"])
-def test_the_front_is_found_better_than_at_random(
-    name: str, arguments: dict[str, Any], constraints: dict[str, str]
-) -> None:
+def test_front_is_better_than_random(name: str, arguments: dict[str, Any], constraints: dict[str, str]) -> None:
     found = sum(volume(name, seed, constraints, **arguments) for seed in range(3))
     assert found > sum(volume("Random", seed, constraints) for seed in range(3))
 

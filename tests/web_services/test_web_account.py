@@ -70,7 +70,7 @@ async def test_server_error_leaves_the_outcome_open(status: int) -> None:
     assert one.health.state is HealthState.DOWN
 
 
-async def test_a_refusal_has_the_services_own_code_and_words() -> None:
+async def test_refusal_has_code_and_message_of_service() -> None:
     async with asked(answering((409, {"code": "ConflictJobError", "message": "it exists"}))) as one:
         with pytest.raises(Refused) as raised:
             await one.ask("POST", "jobs")

@@ -119,7 +119,7 @@ def test_lost_answers_and_a_killed_daemon_cost_nothing(daemon: Daemon, workspace
     check(daemon, workspace, id, 6)
 
 
-def test_tokens_expire_while_trials_run_and_none_is_lost(
+def test_no_trial_is_lost_when_tokens_expire(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, tokens: list[str]
 ) -> None:
     """Once for another that is at hand, and once for none, until a person has logged in again."""

@@ -112,7 +112,7 @@ async def test_key_is_a_secret_of_the_job_and_no_variable_of_the_trial(world: Op
     assert len(files) > 8 and not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-async def test_users_job_goes_on_from_the_checkpoint_of_another_trial_on_the_storage(world: OpenpaiWorld) -> None:
+async def test_users_job_continues_checkpoint_on_storage(world: OpenpaiWorld) -> None:
     job = users_job('cat "$NNI_CHECKPOINT_DIR/state"')
     async with built(world, _NFS, openpaiConfig=job) as platform:
         handle = await taken(world, platform, world.command("aaaaa", "none", prelude=copy_from("bbbbb")))

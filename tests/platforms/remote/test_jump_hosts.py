@@ -46,7 +46,7 @@ def test_no_jump_host() -> None:
     assert _remarks("none") == []
 
 
-async def test_wrong_jump_host_of_an_earlier_version_is_a_fault_of_its_machine() -> None:
+async def test_invalid_stored_jump_host_is_machine_fault() -> None:
     """Experiments have entries that were accepted then."""
     with pytest.raises(MachineFault) as caught:
         await log_in(Address(host="there", port=22, user="alice", jumps=("gate:ssh",)), Credential())

@@ -78,7 +78,7 @@ async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphras
     await only({**entry, "sshPassphrase": "0pen"}, "login", Severity.FINE)
 
 
-async def test_time_that_a_key_takes_is_no_silence_of_the_server(
+async def test_slow_key_unlock_is_not_server_silence(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, order = str(tmp_path / "key"), list[str]()
@@ -141,7 +141,7 @@ async def test_known_host_key_in_files_of_ssh_config(machine: InProcessMachine, 
     await only(machine.entry(hostKey=None), "login", Severity.FINE)
 
 
-async def test_no_known_hosts_file_is_no_leave_for_any_key(machine: InProcessMachine) -> None:
+async def test_missing_known_hosts_file_accepts_no_key(machine: InProcessMachine) -> None:
     _write_config("Host 127.0.0.1\n  UserKnownHostsFile none\n")
     finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
     assert "is not known" in finding.sentence
@@ -240,7 +240,7 @@ async def test_missing_python(machine: InProcessMachine, tmp_path: Path, version
     await only(machine.entry(pythonPath=str(Path(sys.executable).parent)), "login", Severity.FINE)
 
 
-async def test_a_variable_that_is_no_text_is_left_out(machine: InProcessMachine) -> None:
+async def test_non_text_variable_is_omitted(machine: InProcessMachine) -> None:
     """One line of a start-up file in another encoding, and the machine was of no use."""
     machine.environment.update({"NAME": os.fsdecode("Jérôme".encode("latin-1")), "CITY": "Köln"})
     entry = Entry.of(machine.entry())
@@ -270,7 +270,7 @@ async def test_windows_is_refused_in_a_sentence(machine: InProcessMachine) -> No
     assert "it runs Windows" in finding.sentence and "WSL" in finding.fix
 
 
-async def test_gpus_are_looked_at_where_trials_need_them(
+async def test_gpus_are_read_if_trials_need_them(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = FakeDriver(tmp_path / "driver", 2)

@@ -64,7 +64,7 @@ async def test_next_experiment_brings_its_own(world: RemoteWorld) -> None:
             await until_async(lambda: is_up(platform) and is_up(second))
 
 
-async def test_path_of_an_earlier_experiment_is_tried_again_where_the_next_has_a_wrong_one(
+async def test_earlier_python_path_is_retried_after_wrong_one(
     world: RemoteWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a restart of the daemon, which opens experiments in any order."""

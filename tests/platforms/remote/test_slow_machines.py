@@ -76,7 +76,7 @@ async def test_a_port_without_an_ssh_server(machine: InProcessMachine, monkeypat
             await writer.wait_closed()
 
 
-async def test_a_start_up_file_that_hangs_is_no_dead_port(
+async def test_hanging_startup_file_is_not_dead_port(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nni_manager.machines.ssh.bootstrap._GREETING_S", 0.5)
@@ -87,7 +87,7 @@ async def test_a_start_up_file_that_hangs_is_no_dead_port(
 
 
 @pytest.mark.parametrize(("login_takes_s", "subject"), [(5.0, "login"), (0.0, "session")])
-async def test_a_preflight_names_what_it_waited_for(
+async def test_preflight_timeout_names_step(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login_takes_s: float, subject: str
 ) -> None:
     monkeypatch.setattr(preflight, "_LOOK_S", 0.5)

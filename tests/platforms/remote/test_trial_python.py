@@ -57,14 +57,12 @@ async def test_the_same_version_passes_and_leaves_nothing(machine: InProcessMach
     assert list(machine.home.iterdir()) == []
 
 
-async def test_nothing_is_asked_where_any_version_will_do(machine: InProcessMachine) -> None:
+async def test_no_query_without_required_version(machine: InProcessMachine) -> None:
     [login] = await found(machine.entry(), needed="")
     assert login.subject == "127.0.0.1: login" and machine.logins == 1
 
 
-async def test_another_version_is_wrong_even_beside_a_machine_that_fits(
-    machine: InProcessMachine, other: RealMachine
-) -> None:
+async def test_other_version_is_wrong_despite_matching_machine(machine: InProcessMachine, other: RealMachine) -> None:
     fits, differs = [one for one in await found(machine.entry(), other.entry()) if one.subject == _ABOUT]
     assert (fits.severity, differs.severity) == (Severity.FINE, Severity.WRONG)
     assert differs.sentence == (
@@ -78,7 +76,7 @@ async def test_another_version_is_wrong_even_beside_a_machine_that_fits(
     )
 
 
-async def test_python_path_and_pre_command_decide_as_they_do_for_trials(other: RealMachine) -> None:
+async def test_python_path_and_pre_command_apply_as_for_trials(other: RealMachine) -> None:
     own = str(Path(sys.executable).parent)
     assert (await of_python(other.entry(pythonPath=own))).severity is Severity.FINE
     assert (await of_python(other.entry(pythonPath=sys.executable))).severity is Severity.FINE
@@ -106,7 +104,7 @@ async def test_no_python3_is_wrong(machine: InProcessMachine, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("before", "words"), [("false", "exit code 1"), ("sleep 1000", "no answer within 1 s")])
-async def test_what_cannot_be_found_out_is_left_to_the_trial(
+async def test_unknown_version_is_left_to_trial(
     machine: InProcessMachine, before: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nni_manager.platform_kit.trial_python.ANSWER_S", 1.0)

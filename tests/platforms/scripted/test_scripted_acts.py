@@ -48,7 +48,7 @@ async def test_changed_wait_reason_wakes_the_host(cluster: Cluster, monkeypatch:
     assert planned == [2000, 2000]
 
 
-async def test_link_and_place_are_told(cluster: Cluster) -> None:
+async def test_link_and_place_are_reported(cluster: Cluster) -> None:
     async with cluster.make({"link": "https://portal/jobs/1", "place": "node 7"}) as platform:
         handle = await cluster.submit(platform)
         for moment in (0.5, 1):
@@ -56,7 +56,7 @@ async def test_link_and_place_are_told(cluster: Cluster) -> None:
             assert (report.link, report.place) == ("https://portal/jobs/1", "node 7")
 
 
-async def test_there_is_no_room_for_a_while(cluster: Cluster) -> None:
+async def test_no_room_lasts_for_its_span(cluster: Cluster) -> None:
     settings = {"noRoom": {"after": 1.0, "for": 1.0, "sentence": "16 of 16 GPU hours are used"}}
     async with cluster.make(**settings) as platform:
         await _submit_at(cluster, platform, 0.0)

@@ -93,7 +93,7 @@ async def world(tmp_path: Path) -> AsyncIterator[ScriptedWorld]:
 
 
 @pytest.mark.unit
-async def test_job_goes_on_while_disconnected(cluster: Cluster) -> None:
+async def test_job_continues_while_disconnected(cluster: Cluster) -> None:
     rule = {"delay": 2.0, "duration": 3.0}
     async with cluster.make(rule) as platform:
         handle = await cluster.submit(platform)
@@ -107,7 +107,7 @@ async def test_job_goes_on_while_disconnected(cluster: Cluster) -> None:
 
 
 @pytest.mark.unit
-async def test_a_second_submission_does_not_begin_anew(cluster: Cluster) -> None:
+async def test_second_submission_does_not_restart_job(cluster: Cluster) -> None:
     async with cluster.make({"duration": 3.0}) as platform:
         handle = await cluster.submit(platform)
         cluster.clock.ms += 2000
@@ -166,7 +166,7 @@ async def test_a_refused_job_leaves_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.unit
-async def test_a_refusal_may_take_its_time(cluster: Cluster) -> None:
+async def test_refusal_can_be_delayed(cluster: Cluster) -> None:
     async with cluster.make({"refuseSubmit": "the queue is closed", "delay": 0.05}) as platform:
         submission = asyncio.ensure_future(cluster.submit(platform))
         await asyncio.wait({submission}, timeout=0.01)
@@ -317,7 +317,7 @@ async def test_a_disk_that_cannot_be_used_is_an_outage_with_a_sentence(cluster: 
 
 
 @pytest.mark.unit
-async def test_a_container_is_started_from_files_and_the_token_is_private(
+async def test_container_starts_from_files_and_token_is_private(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
