@@ -201,6 +201,6 @@ def test_a_pipe_in_place_of_a_database_is_not_waited_for(tmp_path: Path) -> None
     folder = Folder(tmp_path / "exp1")
     folder.create(tmp_path)
     os.mkfifo(folder.database)
-    with pytest.raises(StoreCorrupt, match="is no file"):
+    with pytest.raises(StoreCorrupt, match="is not a file"):
         index.read_folder(folder)
     assert index.find_folders(tmp_path) == []

@@ -211,7 +211,7 @@ def test_replaced_outbox_has_new_lines_from_the_first_difference(connection: sql
     report(connection, job, intermediate(1), intermediate(2), intermediate(3), outbox="outbox/a")
     first = report(connection, job, intermediate(1), outbox="outbox/a/2")  # cut down, and written on
     assert (first.stored, stored(connection)) == (Stored.NEW, ["1", "2", "3"])
-    assert "outbox/a became shorter or another file" in first.doubt
+    assert "outbox/a became shorter or was replaced" in first.doubt
     second = report(connection, job, intermediate(2), intermediate(4), intermediate(3), outbox="outbox/a/2", start=10)
     assert (second.doubt, stored(connection)) == ("", ["1", "2", "3", "4", "3"])
     report(connection, job, intermediate(1), intermediate(2), intermediate(5), outbox="outbox/a/3")

@@ -126,7 +126,7 @@ def test_prerelease_database_is_refused_and_unchanged(path: Path) -> None:
         lambda: migrate.upgraded_copy(path, "experiment", path.parent / "copy"),
         lambda: index.read_folder(Folder(path.parent.parent)),
     ):
-        with pytest.raises(SchemaRefused, match="does not read it: use the version that wrote it, or move it away"):
+        with pytest.raises(SchemaRefused, match="cannot read it: use the version that wrote it, or move it away"):
             look()
     assert path.read_bytes() == before
     assert not list(path.parent.glob("*.bak"))

@@ -122,7 +122,7 @@ def test_private_file_of_another_user_is_not_read(path: Path, monkeypatch: pytes
         lambda: private.put(path, {"${TOKEN}": "new"}),
         private.ServiceText(path, "remote").read,
     ):
-        with pytest.raises(StoreCorrupt, match=r"belongs to the user with id \d+, and private\.sqlite is not read"):
+        with pytest.raises(StoreCorrupt, match=r"belongs to the user with id \d+\. private\.sqlite is not read"):
             call()
 
 
