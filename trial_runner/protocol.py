@@ -36,8 +36,8 @@ A *job* is ``{name, owner, state, pid, started_ms, started_ago_ms, attempt_direc
 also ``{ended_ms, ended_ago_ms, exit_code, signal, stderr_tail, message}``. The `_ago_` fields are measured by the
 monotonic clock when the frame is made; the other two times are by the machine's clock as it was at the start.
 `reservation` is any object that came with the spawn: the manager stores in it which places of the machine the job has.
-`state` is PREPARING, RUNNING, ENDED or LOST; RUNNING until all its processes are gone. One of `exit_code` and `signal`
-is set; neither if LOST, when `message` states the reason. The same name spawned twice is one job.
+`state` is one of PREPARING, RUNNING, ENDED, LOST; RUNNING until all its processes are gone. One of `exit_code` and
+`signal` is set; neither if LOST, when `message` states the reason. The same name spawned twice is one job.
 
 A job with `code` is accepted at once, as PREPARING, with ``code: {step, done_bytes, size_bytes}`` in its
 description: `step` is unpacked or copied; 0 of 0 bytes: it is queued. Nothing of it is on file before it is started: a
