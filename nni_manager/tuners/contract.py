@@ -23,7 +23,7 @@ Data = Sequence[Mapping[str, object]]
 
 
 class NoMoreProposals(Exception):
-    """There is nothing to propose: forever if `permanently`, otherwise until something has been learned."""
+    """The tuner has nothing to propose: forever if `permanently`, otherwise until something has been learned."""
 
     def __init__(self, *, permanently: bool) -> None:
         super().__init__("for ever" if permanently else "at the moment")

@@ -1,4 +1,4 @@
-"""From a login to the keeper: the program that runs on a machine, in any login shell, and the machine's greeting.
+"""Reaches the keeper after a login: the program that runs on a machine, in any login shell, and its greeting.
 
 The command is a list of words that sh, bash, zsh, fish and csh interpret the same, without expansions. It finds a
 Python and prints a mark; everything before it, from banners and start-up files, is dropped. Then follows
