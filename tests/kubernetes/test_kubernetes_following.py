@@ -127,7 +127,7 @@ async def test_exited_adapter_makes_no_calls() -> None:
 
 
 class Strange:
-    """Answers what is no object of its kind, so often as is said; then that there is none."""
+    """Answers with an object of another kind a number of times; then with 404."""
 
     def __init__(self, answers: int) -> None:
         self._answers = answers

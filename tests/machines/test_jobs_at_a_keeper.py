@@ -101,7 +101,7 @@ async def test_job_that_ends_during_list_request_has_no_place(keeper: TalkativeK
 
 
 def holding(used: int) -> dict[str, Any]:
-    """What a keeper answers whose job "a" uses so many bytes of the only card."""
+    """The answer of a keeper whose job "a" uses this many bytes of the only card."""
     process = {"pid": 1, "user": "me", "memory_bytes": used, "is_compute": True, "job": "a"}
     card = {"index": 0, "uuid": "u", "name": "", "error": "", "memory_bytes": 100, "used_bytes": used}
     return {"gpus": {"source": "nvml", "error": "", "age_s": 0.0, "cards": [{**card, "processes": [process]}]}}
@@ -212,7 +212,7 @@ def preparing(done: int = 0, size: int = 0) -> dict[str, Any]:
 
 @pytest.fixture
 def waiting() -> KeeperJobs:
-    """The jobs of a service, of which `a` was accepted and does not run yet."""
+    """The jobs of a service; `a` was accepted and does not run yet."""
     jobs = KeeperJobs(Recorder().host(unreachable_keeper()))
     jobs._connected.set()
     jobs.on_changed("a", preparing())

@@ -37,7 +37,7 @@ class Peer(asyncio.Protocol):
         self.is_over = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         self._listener.welcome(self)
 
     def data_received(self, data: bytes) -> None:

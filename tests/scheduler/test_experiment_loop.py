@@ -185,7 +185,7 @@ class AtWork:
             connection.close()
 
     async def runs(self, count: int) -> list[str]:
-        """Names of the jobs that run, once there are so many and their trials are RUNNING."""
+        """Names of the running jobs, once there are this many and their trials are RUNNING."""
         query = "SELECT count(*) FROM trials WHERE status = 'RUNNING'"
         await self.until(lambda: len(self.running) == count and self.ask(query) == count)
         return self.running

@@ -176,7 +176,7 @@ class Asked(Watch):
         self.observer._watches = False
 
     async def looks(self, seconds: float) -> list[float]:
-        """When it was asked, in seconds from now, within so many of them."""
+        """The times of its requests, in seconds from now, within this many seconds."""
         loop, moments = asyncio.get_running_loop(), []
 
         async def observe(handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation]:

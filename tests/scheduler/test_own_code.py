@@ -126,7 +126,7 @@ async def test_packing_ends_with_the_experiment(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_packing_continues_after_submission_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begun anew with each try, what takes longer than a submission may would never be packed."""
+    """If each try started over, code that takes longer than a submission's limit would never be packed."""
     (code := tmp_path / "code").mkdir()
     (code / "trial.py").write_text("print(1)")
     begun, go_on, loop, write_tar = asyncio.Event(), threading.Event(), asyncio.get_running_loop(), packing.write_tar

@@ -109,7 +109,7 @@ def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> 
 
 
 def test_monotonic_times_are_converted_at_receipt(turns: Turns) -> None:
-    """A turn may wait long for the database: a job is no older for that."""
+    """A turn may wait long for the database: this does not make a job older."""
     (name,) = turns.start(1)
     steady = Observation(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
     turns.take(Seen(reports={name: steady}, apart_ms=NOW - 5_000), now_ms=NOW + 60_000)

@@ -110,7 +110,7 @@ def test_nni_database_is_recognised_by_its_tables(old: Old) -> None:
 
 
 def test_killed_nni_transaction_is_rolled_back(old: Old) -> None:
-    """Its database and the journal beside it, as they are while it writes."""
+    """Its database and the journal, as they are while it writes."""
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     database = old.folder.database
     journal = database.with_name("nni.sqlite-journal")

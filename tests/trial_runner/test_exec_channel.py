@@ -24,7 +24,7 @@ EXEC = {protocol.ENV_CHANNEL: protocol.EXEC, protocol.ENV_TOKEN: "", protocol.EN
 
 
 class Channel:
-    """As the platform's exec: a command beside the container's own, with its stdin and stdout."""
+    """Like the platform's exec: a second command in the container, with its stdin and stdout."""
 
     def __init__(self, runner: Runner) -> None:
         self.folder = runner.system_dir

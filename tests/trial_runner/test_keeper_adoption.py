@@ -167,7 +167,7 @@ def test_a_claim_without_any_process_is_lost(keeper: KeeperProcess, client: Clie
 
 
 def test_unstarted_claim_is_dropped_and_name_is_free(keeper: KeeperProcess, client: Client) -> None:
-    """The keeper died between the claim and the start; what was asked for is asked for again, and is no other try."""
+    """The keeper died between the claim and the start; the repeated request is not another try."""
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")
     for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
@@ -243,7 +243,7 @@ def test_lost_job_states_reason(
     keeper: KeeperProcess, client: Client, changed: dict[str, object] | None, sentence: str
 ) -> None:
     """`changed`: in its state file; None: that has nothing of its main process, as where its `pid` is None. A container
-    that is started anew has the boot id that it had, and another first process."""
+    that is restarted keeps its boot id, and has another first process."""
     pid = keeper.spawn(client, "job", f"echo 1 > $NNI_OUTBOX; {_SLEEP}")["pid"]
     client.until_lines("job", 1)
     keeper.kill()

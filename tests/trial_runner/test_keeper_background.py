@@ -1,4 +1,4 @@
-"""Work beside a keeper's loop, and jobs that wait for theirs: whatever fails costs that one alone."""
+"""Work outside a keeper's loop, and jobs that wait for it: a failure affects only its own job."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ BYTES = 2_000_000
 
 @pytest.fixture
 def archive(keeper: KeeperProcess) -> Path:
-    """Of three files, one of which cannot be made smaller."""
+    """An archive of three files; one cannot be compressed."""
     path = keeper.directory / "experiment" / "code.tar.gz"
     path.parent.mkdir()
     with tarfile.open(path, "w:gz") as packed:

@@ -76,7 +76,7 @@ def test_empty_folder_and_partial_copy_are_not_checkpoints(folder: Path, tmp_pat
 
 
 class _Interrupted(io.BytesIO):
-    """An archive in the midst of which something else happens, once."""
+    """An archive that is interrupted once by something else."""
 
     def __init__(self, archive: bytes, meanwhile: "Callable[[], None]") -> None:
         super().__init__(archive)

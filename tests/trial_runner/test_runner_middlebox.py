@@ -96,7 +96,7 @@ def test_posts_shrink_for_a_proxy_with_a_size_limit(listener: FakeListener, runn
 
 
 def test_end_is_reported_even_if_results_are_blocked(listener: FakeListener, runner: Runner) -> None:
-    """Heartbeats are no progress; what is missing stands in the last word, here and there."""
+    """Heartbeats are not progress; both sides' last messages name what is missing."""
 
     def choose(route: str, body: bytes) -> Fault | None:
         return Fault(name="400", answer=ANSWERS["400"]) if route in ("metrics", "log", "together") else None

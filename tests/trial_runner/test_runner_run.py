@@ -318,7 +318,7 @@ def test_results_come_first_then_the_end_then_logs(listener: FakeListener, runne
 
 
 def test_more_than_a_thousand_outboxes(listener: FakeListener, runner: Runner) -> None:
-    """As of a pool of processes: all arrive, the folder is not listed anew for each, and the end is told."""
+    """As from a pool of processes: all arrive, the folder is not listed again for each, and the end is reported."""
     (runner.folder / "many.py").write_text(
         "import os\n"
         "for n in range(3000):\n"
@@ -488,7 +488,7 @@ def test_archive_runs_with_empty_directory_and_environment(listener: FakeListene
     (runner.folder / "empty").mkdir()
     (runner.folder / "runner.pyz").write_bytes(runner_archive())
     del runner.environment["PYTHONPATH"], runner.environment["PATH"], runner.environment[protocol.ENV_DRAIN_S]
-    # -S: what is installed beside these tests is not seen
+    # -S: packages installed for these tests are hidden
     code = "import nni; nni.report_final_result(nni.get_next_parameter()['lr']); print(nni.__file__)"
     runner.environment[protocol.ENV_COMMAND] = f'cd {runner.folder}/empty; {sys.executable} -S -c "{code}"'
     settings = [f"{name}={value}" for name, value in runner.environment.items()]

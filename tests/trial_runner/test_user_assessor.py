@@ -65,7 +65,7 @@ def test_assessor_has_all_values_before_the_end() -> None:
 
 
 def test_values_with_the_end_are_reported_one_by_one() -> None:
-    """As in NNI, where classes count their calls or begin anew at the first value."""
+    """As in NNI, where classes count their calls or start over at the first value."""
     user = Recorder()
     assessor = UserAssessor(user)
     assessor.judge("a", [1])

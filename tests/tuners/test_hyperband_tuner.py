@@ -48,7 +48,7 @@ class TestHyperband(TunerContract):
 
 class TestSerialHyperband(TunerContract):
     proposals = 9  # what runs at a time: the first round of the first bracket
-    seeded = False  # while that runs there is no next one; the test of a killed tuner has what these would show
+    seeded = False  # while it runs there is no next one; the test of a killed tuner covers this
 
     def make(self) -> Tuner:
         return Hyperband(R=9, seed=3, exec_mode="serial")
@@ -93,7 +93,7 @@ def test_budgets_are_whole_numbers_as_in_nni() -> None:
 
 
 def run_all(tuner: Hyperband, count: int, at_a_time: int, failing: float) -> list[dict[str, object]]:
-    """Runs so many trials, which end in any order; a share of them fails."""
+    """Runs this many trials, which end in any order; a share of them fails."""
     source = random.Random(7)
     proposed: list[dict[str, object]] = []
     running: list[int] = []

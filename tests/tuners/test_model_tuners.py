@@ -83,7 +83,7 @@ def distance(parameters: Any) -> float:
 
 
 def told(tuner: Tuner, points: list[Any], bad: Callable[[Any], bool] = lambda point: False) -> Tuner:
-    """The tuner with the distances of these points, some of which failed."""
+    """The tuner with the distances of these points; some failed."""
     for number, point in enumerate(points, start=1000):
         is_bad = bad(point)
         tuner.learn(ended(number, point, TrialStatus.FAILED) if is_bad else result(number, point, distance(point)))
@@ -123,7 +123,7 @@ def test_trials_at_the_same_time_keep_apart(make: Callable[..., ModelTuner]) -> 
     tuner = told(make(), grid(3))
     proposed: list[Any] = [tuner.propose(number) for number in range(6)]
     assert len({(round(point["x"], 3), round(point["y"], 3)) for point in proposed}) == 6
-    assert proposed[1] != told(make(), grid(3)).propose(1)  # nothing runs beside this one
+    assert proposed[1] != told(make(), grid(3)).propose(1)  # no other trial runs
 
 
 def test_imported_results_replace_the_first_trials(make: Callable[..., ModelTuner]) -> None:
@@ -138,7 +138,7 @@ def test_proposals_do_not_repeat_while_others_exist(make: Callable[..., ModelTun
         parameters = tuner.propose(number)
         tuner.learn(result(number, parameters, 1.0))
     assert len({str(units) for units, _ in tuner.ended[10:]}) == 4
-    tuner.propose(15)  # nothing is left, and that is no error
+    tuner.propose(15)  # no point is left, which is not an error
 
 
 def test_many_results_are_modelled_in_part(make: Callable[..., ModelTuner]) -> None:

@@ -141,7 +141,7 @@ PROPOSALS = int(os.environ.get("NNI_PROPOSALS", "500"))
 
 @pytest.mark.parametrize("name", ["TPE", "NSGA2"])
 def test_proposals_lie_in_spaces_of_every_type(name: str) -> None:
-    """With results that lack an objective, are no numbers, or violate the constraint without bound."""
+    """With results that lack an objective, are not numbers, or violate the constraint without bound."""
     source = random.Random(1)
     for space in SPACES.values():
         tuner = made(name, 1, OBJECTIVES, {"memory": "<= 0.5"}, **({"population_size": 5} if name == "NSGA2" else {}))

@@ -1,4 +1,4 @@
-"""Certificates of authorities: read once, and anew when others are named or the file has changed."""
+"""Certificates of authorities: read once, and again when others are named or the file has changed."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ async def test_one_answer_that_lacks_a_job_is_not_believed(world: DltsWorld) -> 
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
-        for _ in range(2):  # a job that is seen again begins anew
+        for _ in range(2):  # a job that is seen again starts over
             world.fake.control("behaviour", queries=["list", "status"])
             await asyncio.sleep(2 * MISSED_S)
             assert (await platform.observe([handle]))[handle].state is JobState.UNKNOWN

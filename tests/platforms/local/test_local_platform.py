@@ -33,7 +33,7 @@ from trial_runner import protocol
 pytestmark = pytest.mark.acceptance
 
 FINAL = tuple(state for state in JobState if state.is_final)
-#: From this kernel on the exit code of a process that is no child can be learnt.
+#: First kernel that reports the exit code of a process that is not a child.
 CODES_OF_ORPHANS = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
 
 

@@ -46,7 +46,7 @@ def section(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def judged(folder: Path, storage: dict[str, Any] | None = None, **changes: Any) -> None:
-    """As `nnictl config check` does. `storage`: the section `sharedStorage`, its folder here beside the code."""
+    """As `nnictl config check` does. `storage`: the section `sharedStorage`, with its folder next to the code."""
     config = {
         **({} if storage is None else {"sharedStorage": {**storage, "localMountPoint": "/srv/nni"}}),
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

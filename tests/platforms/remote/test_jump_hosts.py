@@ -1,4 +1,4 @@
-"""`proxyJump`: what `ssh -J` takes is taken, and what is no host is refused at the field."""
+"""`proxyJump` accepts what `ssh -J` accepts; an invalid host is refused at the field."""
 
 from __future__ import annotations
 

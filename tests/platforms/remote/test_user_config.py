@@ -35,7 +35,7 @@ def configure(text: str) -> None:
 
 
 def key(machine: InProcessMachine, path: Path) -> Path:
-    """A key that the machine accepts, with the public one beside it."""
+    """A key that the machine accepts, with its public key in the same folder."""
     made = asyncssh.generate_private_key("ssh-ed25519")
     made.write_private_key(str(path))
     made.write_public_key(f"{path}.pub")
@@ -69,7 +69,7 @@ async def test_missing_identity_file_is_not_needed_for_a_key_file(machine: InPro
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch, machine: InProcessMachine, tmp_path: Path) -> Iterator[None]:
-    """An agent beside whose keys other ones are."""
+    """An agent that holds further keys."""
     place = tmp_path / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", place], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline()
