@@ -103,7 +103,7 @@ def test_a_branch_that_no_trial_has_does_not_matter() -> None:
 
 
 def test_budgets_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="min_budget: 9 is greater than max_budget 3; exchange them"):
+    with pytest.raises(InvalidInput, match="min_budget: 9 is greater than max_budget 3; swap them"):
         BOHB(min_budget=9)
 
 
