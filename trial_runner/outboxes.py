@@ -166,7 +166,7 @@ class Outboxes:
         self._names[file] = again = next_name(file, name)
         self._offsets[again] = 0
         if name == file:
-            sentence = "{}/{} became shorter or another file: append to it, with >> in a shell"
+            sentence = "{}/{} became shorter or was replaced: append to it, with >> in a shell"
             self._log(sentence.format(self._attempt_directory, file))
         return OutboxRecords(again, 0, 0, [])
 

@@ -576,7 +576,7 @@ def test_overwritten_outbox_is_reported_on_its_trial(bench: Bench, second: str) 
     gate.touch()
     ended = bench.end()
     assert ended["status"] == "SUCCEEDED"
-    assert "outbox/main.jsonl became shorter or another file" in ended["message"]
+    assert "outbox/main.jsonl became shorter or was replaced" in ended["message"]
     assert ended["finalResult"] == (None if second == "0.25e" else second)
     assert "results of job" in bench.log() and "with >> in a shell" in bench.log()
 

@@ -119,7 +119,7 @@ def test_a_file_that_took_an_outbox_s_place_is_another_outbox(
         heard.add(client.next_message())
     assert heard.lines("job") == ["12345"]
     assert heard.lines("job", f"{protocol.MAIN_OUTBOX}/2") == [second]
-    assert keeper.log().count("main.jsonl became shorter or another file: append to it") == 1
+    assert keeper.log().count("main.jsonl became shorter or was replaced: append to it") == 1
 
 
 def test_replaced_outbox_is_known_to_the_next_keeper(keeper: KeeperProcess, client: Client) -> None:
