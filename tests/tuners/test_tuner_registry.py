@@ -98,7 +98,7 @@ def test_installed_packages_bring_tuners(tmp_path: Path, monkeypatch: pytest.Mon
     announce(tmp_path, "mine", registry.CATALOGUE.group, {"Mine": here, "Odd": "builtins:dict"})
     assert registry.CATALOGUE.find("mine").location == here
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
-    with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):
+    with pytest.raises(InvalidInput, match=r"'Odd' is not a .*Tuner"):
         registry.create(AlgorithmSpec(name="Odd"))
 
 

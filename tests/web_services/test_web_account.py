@@ -80,7 +80,7 @@ async def test_refusal_has_code_and_message_of_service() -> None:
 
 async def test_answer_of_a_proxy_is_unavailable() -> None:
     async with asked(answering((200, "<html>login</html>"))) as one:
-        with pytest.raises(PlatformUnavailable, match="no JSON"):
+        with pytest.raises(PlatformUnavailable, match="did not answer with JSON"):
             await one.ask_json("GET", "jobs")
     async with asked(lambda _: httpx.Response(302, headers={"Location": "http://login/?x=1"})) as one:
         with pytest.raises(PlatformUnavailable, match="redirects to http://login/;"):
